@@ -1,0 +1,38 @@
+"""Keyed admission with actors: one job per key.
+
+`Supervisor` is the face for threads, ``async with Supervisor()`` the one for event loops; `RegistryActor` and
+`SlotActor` are the same protocol for Pykka actors.
+"""
+
+from actors.assembly import make_runtime, open_runtime
+from actors.bodies import AsyncTaskContext, TaskContext
+from actors.handle import TaskHandle
+from actors.messages import Cancel, Ended, Join, Lifecycle, Remove, Shutdown, Snapshot, Submit, Tasks
+from actors.registry import RegistryActor
+from actors.runtime import DispatchedActor, ForkedError, Runtime
+from actors.slot import SlotActor
+from actors.supervisor import AsyncSupervisor, Supervisor
+
+__all__ = [
+    "AsyncSupervisor",
+    "AsyncTaskContext",
+    "Cancel",
+    "DispatchedActor",
+    "Ended",
+    "ForkedError",
+    "Join",
+    "Lifecycle",
+    "RegistryActor",
+    "Remove",
+    "Runtime",
+    "Shutdown",
+    "SlotActor",
+    "Snapshot",
+    "Submit",
+    "Supervisor",
+    "TaskContext",
+    "TaskHandle",
+    "Tasks",
+    "make_runtime",
+    "open_runtime",
+]

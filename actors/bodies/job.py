@@ -1,0 +1,113 @@
+"""One attempt's body as a runner gets it, and how what happens in it becomes a message."""
+
+from __future__ import annotations
+
+from _thread import allocate_lock
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any, Protocol
+
+from actors.bodies.context import current_task
+from actors.messages import BodyEntered, BodyReturned
+from actors.runtime import deliver
+from admission.run import AttemptCancelled, AttemptRaised, AttemptReturned, BodyResult, classify
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from contextvars import Context
+
+    from pykka import ActorRef
+
+    from actors.bodies.context import AsyncTaskContext, TaskContext
+    from admission.spec import TaskSpec
+
+__all__ = ["BodyJob", "BodyRunner", "describe", "judge", "returned"]
+
+_LONGEST_REASON = 1000
+
+
+class BodyJob:
+    """The body of one attempt. Whoever passes `claim_entry` first, the runner or the one who gives it up, decides."""
+
+    __slots__ = ("_entry", "clock", "context", "ctx", "spec", "task", "worker")
+
+    def __init__(
+        self, spec: TaskSpec[Any], ctx: TaskContext | AsyncTaskContext, context: Context, clock: Callable[[], float]
+    ) -> None:
+        self.spec = spec
+        self.ctx = ctx
+        self.context = context
+        self.clock = clock
+        self.worker: ActorRef[Any] | None = None
+        self.task: Any = None  # the asyncio task, where there is one
+        self._entry = allocate_lock()
+
+    def claim_entry(self) -> bool:
+        """Decide whether this body is entered: True for the first caller only."""
+        return self._entry.acquire(blocking=False)
+
+    def call(self) -> Any:
+        """Call the body; for the runner, inside the job's context."""
+        current_task.set(self.ctx.task_id)
+        return self.spec.body(self.ctx, *self.spec.args, **self.spec.kwargs)
+
+    def entered(self) -> None:
+        """Report that the body is entered now."""
+        self._report(BodyEntered(self.clock()))
+
+    def left(self, result: BodyResult[Any]) -> None:
+        """Report that the body's code has left now."""
+        self._report(BodyReturned(result, self.clock()))
+
+    def given_up(self) -> None:
+        """Report that the body is never entered."""
+        self._report(BodyReturned(AttemptCancelled(), None))
+
+    def _report(self, message: Any) -> None:
+        if self.worker is not None:
+            deliver(self.worker, message)
+
+
+class BodyRunner(Protocol):
+    """How one kind of body runs. Every method returns at once; what happens is told to the job's worker."""
+
+    def start(self, job: BodyJob) -> None:
+        """Have the body entered. Raises where that can not be; then it is never entered."""
+        ...
+
+    def stop(self, job: BodyJob) -> None:
+        """The job's scope is cancelled: wake the body; if it is not inside yet, it never will be."""
+        ...
+
+    def kill(self, job: BodyJob) -> None:
+        """End the body where it can be ended; if it is not inside yet, it never will be."""
+        ...
+
+    def close(self) -> None:
+        """Start nothing more."""
+        ...
+
+
+def judge(error: BaseException) -> BodyResult[Any]:
+    """Say what it means that a body raised this. Runs the user's `__str__`, so only where the body ran."""
+    reason = describe(error)
+    try:
+        return classify(error, reason)
+    except BaseException:  # noqa: BLE001 - a hostile `__class__` or `exit_code`
+        return AttemptRaised(error, reason, fatal=True)
+
+
+def describe(error: BaseException) -> str:
+    """Return a bounded text for an exception, whatever its `__str__` does."""
+    name = "exception"
+    with suppress(BaseException):
+        name = type(error).__name__
+        text = str(error)
+        label = getattr(type(error), "label", None)
+        reason = text if label in ("task_failed", "task_fatal") else f"{name}: {text}" if text else name
+        return reason[:_LONGEST_REASON]
+    return f"{name} (its text can not be shown)"
+
+
+def returned(value: Any) -> BodyResult[Any]:
+    """Say that a body returned this."""
+    return AttemptReturned(value)

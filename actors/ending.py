@@ -1,0 +1,712 @@
+"""The desk: routes, membership and callers of a registry or of a slot alone, and how a run ends there.
+
+Whoever submits, removes, cancels, looks or shuts down is answered here; what the slots decided is written into the
+tables here and told to everybody, in one turn. Which slots there are, and what may be registered, is the business of
+the actor that has the desk.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from actors.bodies.job import describe
+from actors.budget import closed_error
+from actors.handle import TaskHandle
+from actors.messages import (
+    Admit,
+    Cancel,
+    Drain,
+    Ended,
+    Finished,
+    Flush,
+    Flushed,
+    Join,
+    Refused,
+    Register,
+    Registered,
+    Rejection,
+    Released,
+    Remove,
+    Retire,
+    Shutdown,
+    Snapshot,
+    Submit,
+    Tasks,
+    Ticket,
+    View,
+    Viewed,
+    Withdraw,
+    Withdrawn,
+)
+from actors.observers.forward import Forwarders
+from actors.runtime import Deferred, RuntimeActor, TimerFired, TimerToken, deliver
+from admission import snapshot as views
+from admission.effects import Cause
+from admission.events import EventKind
+from admission.identity import TaskId
+from admission.outcome import Completed, Failed, Fatal, ForceAborted, Outcome, Panicked, Rejected, RejectionKind
+from admission.report import ShutdownReport
+
+if TYPE_CHECKING:
+    from pykka import ActorRef
+
+    from actors.budget import Intake
+    from actors.publisher import Publisher
+    from actors.runtime import Runtime
+    from admission.spec import Submission
+
+__all__ = ["DESK_HANDLERS", "Answer", "Desk", "Settlement", "Settle", "SlotRecord", "Tell", "make_handle"]
+
+_AFTER_DEADLINE = 1.0
+"""Seconds after the drain's deadline at which the desk resolves what a faulty slot left."""
+
+
+def make_handle(
+    submission: Submission[Any], runtime: Runtime, registry: ActorRef[Any] | None, id_: TaskId | None = None
+) -> TaskHandle[Any]:
+    """Make the handle of a submission: take its id and settle which slot it competes for."""
+    id_ = id_ or runtime.new_id()
+    slot = submission.slot or submission.spec.name or f"{submission.spec.label}{id_}"
+    return TaskHandle(id_, slot, runtime, registry)
+
+
+class Settlement:
+    """Where the report of a shutdown is kept for whoever comes after the actor has stopped."""
+
+    __slots__ = ("report",)
+
+    def __init__(self) -> None:
+        self.report: ShutdownReport | None = None
+
+
+@dataclass(slots=True, eq=False)
+class SlotRecord:
+    """What the desk knows of one slot. `open`: ids sent to it and not yet resolved, and one while a body lingers."""
+
+    key: str
+    ref: ActorRef[Any]
+    open: int = 0
+    idle_since: float = 0.0
+    drained: bool = False
+
+
+@dataclass(slots=True, eq=False)
+class _Route:
+    record: SlotRecord
+    ticket: Ticket
+
+
+@dataclass(slots=True, eq=False)
+class _Caller:
+    """Somebody who wants a run gone. Itself the token under which the slot answers."""
+
+    reply: Deferred
+    waits: bool
+    claimed: bool = False
+
+
+@dataclass(slots=True, eq=False)
+class _Look:
+    """A snapshot on its way: the slots that have not answered, and what the others said."""
+
+    reply: Deferred
+    missing: int
+    views: list[views.SlotView]
+
+
+# -- effects of a desk ---------------------------------------------------------------------------------------------
+
+
+@dataclass(slots=True)
+class Tell:
+    """Deliver a message."""
+
+    ref: ActorRef[Any]
+    message: Any
+
+    def perform(self) -> None:
+        """Do it."""
+        deliver(self.ref, self.message)
+
+
+@dataclass(slots=True)
+class Publish:
+    """Tell the observers."""
+
+    publisher: Publisher
+    kind: EventKind
+    ticket: Ticket | None = None
+    fields: dict[str, Any] | None = None
+    slot: str | None = None
+    announced: bool = True
+
+    def perform(self) -> None:
+        """Do it."""
+        self.publisher.publish(
+            self.kind, self.ticket, None, self.fields, slot=self.slot, announced=self.announced
+        )
+
+
+@dataclass(slots=True)
+class Settle:
+    """Give a submission its outcome."""
+
+    ticket: Ticket
+    outcome: Outcome[Any]
+
+    def perform(self) -> None:
+        """Do it."""
+        self.ticket.settle(self.outcome)
+
+
+@dataclass(slots=True)
+class Answer:
+    """Answer a caller, with a value or an error."""
+
+    reply: Deferred
+    value: Any
+
+    def perform(self) -> None:
+        """Do it."""
+        if isinstance(self.value, BaseException):
+            self.reply.fail(self.value)
+        else:
+            self.reply.set(self.value)
+
+
+class Desk(RuntimeActor):
+    """The tables, and everything that callers and slots send to them. Insertion-ordered throughout."""
+
+    component = "registry"
+
+    def __init__(
+        self,
+        runtime: Runtime,
+        publisher: Publisher,
+        *,
+        grace: float,
+        observer_timeout: float,
+        intake: Intake | None = None,
+        settlement: Settlement | None = None,
+    ) -> None:
+        RuntimeActor.__init__(self, runtime)  # not `super`: a lone slot has a second half
+        self.publisher = publisher
+        self.grace = grace
+        self.observer_timeout = observer_timeout
+        self.intake = intake
+        self.settlement = settlement or Settlement()
+        self.forwarders = Forwarders(runtime)
+        self.routes: dict[TaskId, _Route] = {}
+        self.members: dict[TaskId, str] = {}
+        self.names: dict[str, TaskId] = {}
+        self.lingering: dict[TaskId, tuple[str, SlotRecord]] = {}
+        self.lingering_names: dict[str, TaskId] = {}
+        self.callers: dict[TaskId, list[_Caller]] = {}
+        self.joining: list[Deferred] = []
+        self.epoch = 0
+        self.faults = 0
+        self.deadline: float | None = None  # set when the drain begins
+        self.drain_grace = grace
+        self.announces = True  # an abandon tells nobody that it was requested
+        self.closing: list[Deferred] = []
+        self.stuck: list[str] = []
+        self.concluding = False
+        self.last_timer: TimerToken | None = None
+        self.flush_timer: TimerToken | None = None
+
+    # -- what the actor with the desk decides ------------------------------------------------------------------------
+
+    def new_handle(self, submission: Submission[Any]) -> TaskHandle[Any]:
+        """Make the handle of a submission that did not come through the face."""
+        return make_handle(submission, self.runtime, self.actor_ref)
+
+    def find_slot(self, key: str, out: list[Any]) -> SlotRecord | None:
+        """Return the slot of this key, made if need be; None where a limit forbids it."""
+        raise NotImplementedError
+
+    def slots_at_work(self) -> list[SlotRecord]:
+        """Return the slots with something open."""
+        raise NotImplementedError
+
+    def all_slots(self) -> list[SlotRecord]:
+        """Return every slot that there is."""
+        raise NotImplementedError
+
+    def to_slot(self, record: SlotRecord, message: Any) -> Any:
+        """Return the effect that brings a message to a slot."""
+        return Tell(record.ref, message)
+
+    def opened(self, record: SlotRecord) -> None:
+        """Count one more thing that is open in this slot."""
+        record.open += 1
+
+    def closed(self, record: SlotRecord, out: list[Any]) -> None:  # noqa: ARG002
+        """Count one thing less that is open in this slot."""
+        record.open -= 1
+
+    def refusal(self, ticket: Ticket) -> tuple[RejectionKind, str] | None:
+        """Say why this run may not be registered, if it may not."""
+        raise NotImplementedError
+
+    def forget_slots(self) -> None:
+        """Let go of everything: the shutdown is concluded."""
+
+    # -- from callers ------------------------------------------------------------------------------------------------
+
+    def on_receive(self, message: Any) -> Any:
+        """Handle one message of the protocol."""
+        return DESK_HANDLERS[type(message)](self, message)
+
+    def on_submit(self, message: Submit[Any]) -> TaskHandle[Any]:
+        """Route a submission to its slot; asked for it, the reply is its handle."""
+        submission = message.submission
+        handle = message.handle or self.new_handle(submission)
+        ticket = Ticket(
+            id=handle.id,
+            policy=submission.policy,
+            name=submission.spec.name or handle.slot,
+            slot=handle.slot,
+            spec=submission.spec,
+            handle=handle,
+            context=message.context,
+            notify=None if message.notify is None else self.forwarders.towards(message.notify),
+            token=message.token,
+            intake=message.intake,
+        )
+        out: list[Any] = []
+        record: SlotRecord | None = None
+        if self.deadline is not None:
+            self._turn_away(ticket, RejectionKind.SHUTTING_DOWN, "shutdown has begun", out)
+        elif not self._take_intake(ticket):
+            self._turn_away(ticket, RejectionKind.RESOURCE_LIMIT, "the intake is full", out)
+        elif (record := self.find_slot(ticket.slot, out)) is None:
+            self._turn_away(ticket, RejectionKind.RESOURCE_LIMIT, "max_slots is reached", out)
+        else:
+            self.routes[ticket.id] = _Route(record, ticket)
+            self.opened(record)
+            out.append(self.to_slot(record, Admit(ticket)))
+        self.runtime.perform(self, out)
+        return handle
+
+    def on_remove(self, message: Remove) -> Any:
+        """Withdraw a run; answered when its slot has decided."""
+        return self._withdraw(message.target, Cause.REMOVE, waits=False)
+
+    def on_cancel(self, message: Cancel) -> Any:
+        """Withdraw a run; answered when its slot has decided, or with its outcome."""
+        return self._withdraw(message.target, Cause.CANCEL, waits=message.wait)
+
+    def on_tasks(self, _message: Tasks) -> list[tuple[TaskId, str]]:
+        """List the registered runs."""
+        return sorted(self.members.items())
+
+    def on_snapshot(self, _message: Snapshot) -> Any:
+        """Ask every slot with work what it looks like."""
+        asked = self.slots_at_work()
+        if not asked:
+            return views.Snapshot()
+        look = _Look(Deferred(), len(asked), [])
+        self.runtime.perform(self, [self.to_slot(record, View(look)) for record in asked])
+        return look.reply
+
+    def on_join(self, _message: Join) -> Any:
+        """Answer when nothing is without its outcome."""
+        if not self.routes:
+            return None
+        reply = Deferred()
+        self.joining.append(reply)
+        return reply
+
+    def on_shutdown(self, message: Shutdown) -> Any:
+        """Begin the one shutdown, or wait for it."""
+        return self._shut_down(self.grace if message.grace is None else message.grace, announced=True)
+
+    def on_stop_requested(self) -> Any:
+        """Abandon: shut down with no grace, or join the shutdown that runs."""
+        return self._shut_down(0.0, announced=False)
+
+    # -- from slots --------------------------------------------------------------------------------------------------
+
+    def on_register(self, message: Register) -> None:
+        """Register the owner of a slot, or refuse it."""
+        ticket = message.ticket
+        route = self.routes.get(ticket.id)
+        if route is None:
+            return
+        out: list[Any] = []
+        refused = self.refusal(ticket)
+        if refused is None:
+            self.members[ticket.id] = ticket.name
+            self.names[ticket.name] = ticket.id
+            self.epoch += 1
+            out.append(Publish(self.publisher, EventKind.TASK_ADDED, ticket))
+            out.append(self.to_slot(route.record, Registered(ticket.id, self.epoch)))
+        else:
+            self._refuse(route, *refused, out)
+        self.runtime.perform(self, out)
+
+    def on_withdrawn(self, message: Withdrawn) -> None:
+        """Pass on what a slot decided about a withdrawal, if its caller still waits for that."""
+        noted = self.callers.get(message.id)
+        caller = message.op
+        if noted is None or not isinstance(caller, _Caller) or caller not in noted:
+            return
+        caller.claimed = message.claimed
+        if not caller.waits:
+            noted.remove(caller)
+            if not noted:
+                del self.callers[message.id]
+            self.runtime.perform(self, [Answer(caller.reply, message.claimed)])
+
+    def on_rejection(self, message: Rejection) -> None:
+        """A slot turned a submission away: resolve it."""
+        route = self.routes.pop(message.ticket.id, None)
+        if route is None:
+            return
+        out: list[Any] = [Settle(message.ticket, message.outcome)]
+        self._answer_callers(message.ticket.id, out)
+        self.closed(route.record, out)
+        self._look_for_the_end(out)
+        self.runtime.perform(self, out)
+
+    def on_finished(self, message: Finished) -> None:
+        """A run has its outcome: membership, events, handle and callers, in this order, in one turn."""
+        ticket, outcome = message.ticket, message.outcome
+        route = self.routes.pop(ticket.id, None)
+        if route is None:
+            return
+        out: list[Any] = []
+        registered = self._unregister_member(ticket)
+        if message.lingering:
+            self.lingering[ticket.id] = (ticket.name, route.record)
+            self.lingering_names[ticket.name] = ticket.id
+        if message.forced_by is Cause.DRAIN:
+            self.stuck.append(ticket.name)
+        if registered:
+            out.append(Publish(self.publisher, EventKind.TASK_FINISHED, ticket, _finished_fields(outcome)))
+        out.append(Settle(ticket, outcome))
+        if registered:
+            out.append(Publish(self.publisher, EventKind.TASK_REMOVED, ticket))
+        self._answer_callers(ticket.id, out)
+        if not message.lingering:
+            self.closed(route.record, out)
+        self._look_for_the_end(out)
+        self.runtime.perform(self, out)
+
+    def on_released(self, message: Released) -> None:
+        """The body of a finished run has left: its name and its place are free."""
+        entry = self.lingering.pop(message.id, None)
+        if entry is None:
+            return
+        name, record = entry
+        if self.lingering_names.get(name) == message.id:
+            del self.lingering_names[name]
+        out: list[Any] = []
+        self.closed(record, out)
+        self.runtime.perform(self, out)
+
+    def on_viewed(self, message: Viewed) -> None:
+        """One slot has answered a snapshot."""
+        look = message.op
+        if not isinstance(look, _Look):
+            return
+        look.missing -= 1
+        if message.view is not None:
+            look.views.append(message.view)
+        if look.missing == 0:
+            shown = tuple(sorted(look.views, key=lambda view: view.slot))
+            self.runtime.perform(self, [Answer(look.reply, views.Snapshot(shown))])
+
+    # -- time --------------------------------------------------------------------------------------------------------
+
+    def on_timer(self, message: TimerFired) -> None:
+        """A timer of the shutdown is due."""
+        if message.token is self.last_timer:
+            self._give_up()
+        elif message.token is self.flush_timer:
+            self._close()
+
+    def on_flushed(self, _message: Flushed) -> None:
+        """The log has been written to its end."""
+        if self.concluding:
+            self._close()
+
+    # -- faults ------------------------------------------------------------------------------------------------------
+
+    def on_fault(self, message: Any, error: BaseException) -> Any:
+        """Settle what the message stood for; the tables are as they were before it."""
+        self.faults += 1
+        self.publisher.failure(self.component, message, error)
+        out: list[Any] = []
+        reply: Any = error
+        match message:
+            case Submit():
+                reply = self.fail_submit(message, error)
+            case Register(ticket=ticket) if (route := self.routes.get(ticket.id)) is not None:
+                self._unregister_member(ticket)
+                self._refuse(route, RejectionKind.ADMISSION_FAILED, "internal fault at registration", out)
+            case Finished(ticket=ticket, outcome=outcome) | Rejection(ticket=ticket, outcome=outcome):
+                self._erase(ticket, outcome, lingering=getattr(message, "lingering", False), out=out)
+            case Released():
+                self.on_released(message)
+            case Withdrawn():
+                self._answer_callers(message.id, out)
+            case Viewed(op=look) if isinstance(look, _Look):
+                out.append(Answer(look.reply, error))
+            case _:
+                pass
+        self.runtime.perform(self, out)
+        return reply
+
+    def on_effect_fault(self, effect: Any, error: BaseException) -> None:
+        """Tell of it; what must not be lost is done by hand."""
+        self.faults += 1
+        self.publisher.failure(self.component, effect, error)
+        if not isinstance(effect, Publish):
+            effect.perform()
+
+    # -- parts -------------------------------------------------------------------------------------------------------
+
+    def _take_intake(self, ticket: Ticket) -> bool:
+        """A submission that did not come through the face takes its place in the intake now, or not at all."""
+        if ticket.intake is not None or self.intake is None:
+            return True
+        if not self.intake.take():
+            return False
+        ticket.intake = self.intake
+        return True
+
+    def _turn_away(self, ticket: Ticket, kind: RejectionKind, reason: str, out: list[Any]) -> None:
+        ticket.decided()
+        fields = {"rejection_kind": kind.value, "reason": reason}
+        out.append(Publish(self.publisher, EventKind.SUBMISSION_REJECTED, ticket, fields))
+        out.append(Settle(ticket, Rejected(kind, reason)))
+
+    def _refuse(self, route: _Route, kind: RejectionKind, reason: str, out: list[Any]) -> None:
+        ticket = route.ticket
+        del self.routes[ticket.id]
+        fields = {"rejection_kind": kind.value, "reason": reason}
+        out.append(Settle(ticket, Rejected(kind, reason)))
+        out.append(Publish(self.publisher, EventKind.TASK_ADD_FAILED, ticket, fields))
+        self._answer_callers(ticket.id, out)
+        self.closed(route.record, out)
+        out.append(self.to_slot(route.record, Refused(ticket.id, kind)))
+        self._look_for_the_end(out)
+
+    def _withdraw(self, target: TaskId | str, cause: Cause, *, waits: bool) -> Any:
+        if self.deadline is not None:
+            return closed_error()
+        id_ = self.names.get(target) if isinstance(target, str) else target
+        route = self.routes.get(id_) if id_ is not None else None
+        if route is None or id_ is None:
+            if cause is Cause.REMOVE and id_ is not None:
+                fields = {"id": int(id_)}
+                self.runtime.perform(
+                    self, [Publish(self.publisher, EventKind.TASK_REMOVE_REQUESTED, None, fields)]
+                )
+            return False
+        caller = _Caller(Deferred(), waits)
+        self.callers.setdefault(id_, []).append(caller)
+        self.runtime.perform(self, [self.to_slot(route.record, Withdraw(id_, caller, cause))])
+        return caller.reply
+
+    def _answer_callers(self, id_: TaskId, out: list[Any]) -> None:
+        for caller in self.callers.pop(id_, ()):
+            out.append(Answer(caller.reply, caller.claimed))
+
+    def _unregister_member(self, ticket: Ticket) -> bool:
+        name = self.members.pop(ticket.id, None)
+        if name is not None and self.names.get(name) == ticket.id:
+            del self.names[name]
+        return name is not None
+
+    def fail_submit(self, message: Submit[Any], error: BaseException) -> Any:
+        """Settle a submission that can not be taken, and return what answers whoever asked."""
+        outcome = Rejected(RejectionKind.ADMISSION_FAILED, f"not taken: {describe(error)}")
+        if message.intake is not None:
+            message.intake.give()
+        handle = message.handle
+        if handle is not None:
+            handle.resolve(outcome)
+        if message.notify is not None:
+            self.forwarders.towards(message.notify).put(Ended(message.token, handle.id if handle else None, outcome))
+        return handle if handle is not None else error
+
+    def _erase(self, ticket: Ticket, outcome: Outcome[Any], *, lingering: bool, out: list[Any]) -> None:
+        out.append(Settle(ticket, outcome))
+        self._unregister_member(ticket)
+        route = self.routes.pop(ticket.id, None)
+        self._answer_callers(ticket.id, out)
+        if route is not None and not lingering:
+            self.closed(route.record, out)
+        elif route is not None:
+            self.lingering[ticket.id] = (ticket.name, route.record)
+            self.lingering_names[ticket.name] = ticket.id
+        self._look_for_the_end(out)
+
+    # -- shutdown ----------------------------------------------------------------------------------------------------
+
+    def _shut_down(self, grace: float, *, announced: bool) -> Any:
+        if self.settlement.report is not None:
+            return self.settlement.report
+        reply = Deferred()
+        self.closing.append(reply)
+        if self.deadline is not None:
+            return reply
+        self.drain_grace = grace
+        self.announces = announced
+        self.deadline = self.runtime.clock.monotonic() + grace
+        if self.intake is not None:
+            self.intake.close()
+        out: list[Any] = []
+        if announced:
+            out.append(Publish(self.publisher, EventKind.SHUTDOWN_REQUESTED))
+        for id_ in list(self.callers):
+            for caller in self.callers.pop(id_):
+                out.append(Answer(caller.reply, closed_error()))
+        for record in self.slots_at_work():
+            record.drained = True
+            out.append(self.to_slot(record, Drain(self.deadline)))
+        self.last_timer = self.runtime.schedule(self.deadline + _AFTER_DEADLINE, self.actor_ref)
+        self._look_for_the_end(out)
+        self.runtime.perform(self, out)
+        return reply
+
+    def _look_for_the_end(self, out: list[Any]) -> None:
+        """Nothing is without its outcome: whoever waited for that is told, and a drain is concluded."""
+        if self.routes:
+            return
+        joining, self.joining = self.joining, []
+        for reply in joining:
+            out.append(Answer(reply, None))
+        if self.deadline is not None and not self.concluding:
+            self.concluding = True
+            out.append(_Conclude(self))
+
+    def _give_up(self) -> None:
+        """The drain is over and a slot has not said how its run ended: resolve it here."""
+        out: list[Any] = []
+        for route in list(self.routes.values()):
+            self.faults += 1
+            error = TimeoutError(f"slot {route.record.key!r} did not end {route.ticket.id} within the drain")
+            self.publisher.failure(self.component, route, error)
+            self.stuck.append(route.ticket.name)
+            self._erase(route.ticket, ForceAborted(), lingering=True, out=out)
+        self._look_for_the_end(out)
+        self.runtime.perform(self, out)
+
+    def conclude(self) -> None:
+        """The drain is over: say how it went, retire the slots, and have the log written to its end."""
+        out: list[Any] = []
+        if self.announces:
+            kind = EventKind.GRACE_EXCEEDED if self.stuck else EventKind.ALL_STOPPED_WITHIN_GRACE
+            out.append(Publish(self.publisher, kind, None, {"stuck": sorted(self.stuck)} if self.stuck else None))
+        for record in self.all_slots():
+            if not record.drained:
+                self.retired(record, out)
+            out.append(self.to_slot(record, Retire()))
+        if self.last_timer is not None:
+            self.runtime.cancel(self.last_timer)
+            self.last_timer = None
+        inside = sorted(name for name, _ in self.lingering.values())
+        out.append(Publish(self.publisher, EventKind.SHUTDOWN_FINISHED, None, {"still_inside": inside}))
+        out.append(_FlushLog(self))
+        self.runtime.perform(self, out)
+
+    def retired(self, record: SlotRecord, out: list[Any]) -> None:
+        """Log that an idle slot is gone."""
+        fields = {"from_phase": "idle", "to_phase": "absent"}
+        out.append(Publish(self.publisher, EventKind.SLOT_TRANSITION, None, fields, record.key, announced=False))
+        out.append(Publish(self.publisher, EventKind.SLOT_RETIRED, None, None, record.key, announced=False))
+
+    def flush_log(self) -> None:
+        """Number nothing more, and wait for the log no longer than `observer_timeout`."""
+        self.publisher.close()
+        log = self.publisher.log
+        if log is None:
+            self._close()
+            return
+        self.flush_timer = self.runtime.schedule(
+            self.runtime.clock.monotonic() + self.observer_timeout, self.actor_ref
+        )
+        deliver(log, Flush(self.actor_ref))
+
+    def _close(self) -> None:
+        """Keep the report, send it to everybody who waits, and end."""
+        if self.settlement.report is not None:
+            return
+        if self.flush_timer is not None:
+            self.runtime.cancel(self.flush_timer)
+        self.settlement.report = report = ShutdownReport(
+            clean=not self.stuck and not self.faults,
+            stuck=tuple(sorted(self.stuck)),
+            still_inside=tuple(sorted(name for name, _ in self.lingering.values())),
+            grace=self.drain_grace,
+            log_dropped=self.publisher.unwritten(),
+        )
+        self.forget_slots()
+        self._unregister()
+        closing, self.closing = self.closing, []
+        for reply in closing:
+            reply.set(report)
+        self.end()
+
+
+@dataclass(slots=True)
+class _Conclude:
+    """The last effect of the turn in which nothing was left to end."""
+
+    desk: Desk
+
+    def perform(self) -> None:
+        """Do it."""
+        self.desk.conclude()
+
+
+@dataclass(slots=True)
+class _FlushLog:
+    """The last effect of the conclusion."""
+
+    desk: Desk
+
+    def perform(self) -> None:
+        """Do it."""
+        self.desk.flush_log()
+
+
+def _finished_fields(outcome: Outcome[Any]) -> dict[str, Any]:
+    fields: dict[str, Any] = {"outcome_kind": outcome.label.value}
+    match outcome:
+        case Failed(reason=reason, exit_code=exit_code) | Fatal(reason=reason, exit_code=exit_code):
+            fields["reason"] = reason
+            if exit_code is not None:
+                fields["exit_code"] = exit_code
+        case ForceAborted():
+            fields["reason"] = "the body did not stop within its grace"
+        case Panicked(reason=reason):
+            fields["reason"] = reason
+        case Completed():
+            pass
+        case _:
+            pass
+    return fields
+
+
+DESK_HANDLERS: dict[type, Any] = {
+    Submit: Desk.on_submit,
+    Remove: Desk.on_remove,
+    Cancel: Desk.on_cancel,
+    Tasks: Desk.on_tasks,
+    Snapshot: Desk.on_snapshot,
+    Join: Desk.on_join,
+    Shutdown: Desk.on_shutdown,
+    Register: Desk.on_register,
+    Withdrawn: Desk.on_withdrawn,
+    Rejection: Desk.on_rejection,
+    Finished: Desk.on_finished,
+    Released: Desk.on_released,
+    Viewed: Desk.on_viewed,
+    TimerFired: lambda desk, message: desk.on_timer(message),
+    Flushed: Desk.on_flushed,
+}

@@ -1,0 +1,173 @@
+"""A slot alone: the slot and its desk in one actor, for applications that embed single slots in their own system."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from actors.budget import Budget
+from actors.ending import DESK_HANDLERS, Desk, SlotRecord, make_handle
+from actors.handle import TaskHandle
+from actors.limiter import LimiterActor
+from actors.messages import Retire, Submit, Ticket
+from actors.observers.log import open_publisher
+from actors.runtime import RuntimeActor, TimerFired, deliver
+from actors.slot import ACTIONS, SLOT_HANDLERS, SlotActor, SlotServices
+from admission.checks import check_duration, check_text
+from admission.events import EventKind
+from admission.limits import AdmissionLimits
+from admission.spec import Submission, TaskDefaults
+
+if TYPE_CHECKING:
+    from datetime import timedelta
+
+    from actors.runtime import Runtime
+    from admission.outcome import RejectionKind
+
+__all__ = ["LoneSlotActor"]
+
+
+@dataclass(slots=True)
+class _Inner:
+    """A message between the two halves, handled within the turn."""
+
+    actor: LoneSlotActor
+    message: Any
+
+    def perform(self) -> None:
+        """Do it."""
+        self.actor.handle_inner(self.message)
+
+
+class LoneSlotActor(Desk, SlotActor):
+    """One slot without a registry: its own registrar, with the messages and outcomes of a registry.
+
+    It answers `Submit`, `Remove`, `Cancel`, `Tasks`, `Snapshot`, `Join` and `Shutdown` itself. Every registration is
+    accepted: no names are compared, and of the limits `max_slot_queue` and `max_total_pending` apply.
+
+    Args:
+        key: the slot's key; a submission that names another slot is refused with ValueError.
+        runtime: a started runtime; see `actors.assembly.open_runtime`.
+        grace: seconds that a body has to stop before it is given up.
+        limits: bounds on what may wait.
+        defaults: settings for specs that inherit them.
+        logger: where log records go; see `actors.observers.log`.
+        observer_timeout: seconds that the log has at shutdown to be written to its end.
+
+    """
+
+    component = "slot"
+
+    def __init__(
+        self,
+        key: str,
+        *,
+        runtime: Runtime,
+        grace: float | timedelta = 60.0,
+        limits: AdmissionLimits | None = None,
+        defaults: TaskDefaults | None = None,
+        logger: Any = None,
+        observer_timeout: float | timedelta = 5.0,
+    ) -> None:
+        limits = limits or AdmissionLimits()
+        publisher = open_publisher(runtime, logger)
+        seconds = check_duration("grace", grace)
+        services = SlotServices(
+            runtime=runtime,
+            bodies=runtime.bodies,  # type: ignore[arg-type]
+            publisher=publisher,
+            budget=Budget(limits.max_total_pending),
+            defaults=defaults or TaskDefaults(),
+            grace=seconds,
+            max_queue=limits.max_slot_queue,
+            limiter=None,
+            to_registry=self.handle_inner,
+        )
+        Desk.__init__(
+            self, runtime, publisher, grace=seconds, observer_timeout=check_duration("observer_timeout", observer_timeout)
+        )
+        self.set_up(check_text("key", key), services)
+        self.record = SlotRecord(self.key, self.actor_ref)
+        publisher.publish(EventKind.SLOT_CREATED, slot=self.key, announced=False)
+
+    # -- which half --------------------------------------------------------------------------------------------------
+
+    def on_receive(self, message: Any) -> Any:
+        """Handle one message of the protocol, in the half that it is for."""
+        if type(message) is TimerFired:
+            return self.on_run_timer(message) or Desk.on_timer(self, message)
+        handler = DESK_HANDLERS.get(type(message)) or SLOT_HANDLERS[type(message)]
+        return handler(self, message)
+
+    def handle_inner(self, message: Any) -> None:
+        """Handle a message from the other half at once, behind the same barrier as any other."""
+        try:
+            self.on_receive(message)
+        except BaseException as error:  # noqa: BLE001 - the barrier
+            self.on_fault(message, error)
+
+    def carry_out(self, effect: Any) -> None:
+        """Carry out one effect of either half."""
+        action = ACTIONS.get(type(effect))
+        if action is None:
+            effect.perform()
+        else:
+            action(self, effect)
+
+    def on_fault(self, message: Any, error: BaseException) -> Any:
+        """Settle what the message stood for, in the half that it was for."""
+        half = Desk if type(message) in DESK_HANDLERS else SlotActor
+        return half.on_fault(self, message, error)
+
+    def on_effect_fault(self, effect: Any, error: BaseException) -> None:
+        """Settle an effect that failed, in the half that ordered it."""
+        half = SlotActor if type(effect) in ACTIONS else Desk
+        half.on_effect_fault(self, effect, error)
+
+    def on_stop_requested(self) -> Any:
+        """Abandon: shut down with no grace, or join the shutdown that runs."""
+        return Desk.on_stop_requested(self)
+
+    # -- the desk of one slot ----------------------------------------------------------------------------------------
+
+    def on_submit(self, message: Submit[Any]) -> Any:
+        """Take a submission that names this slot or none."""
+        slot = message.submission.slot
+        if slot is not None and slot != self.key:
+            msg = f"this slot is {self.key!r}; leave the submission's slot out, or send it to a registry"
+            return self.fail_submit(message, ValueError(msg))
+        return Desk.on_submit(self, message)
+
+    def new_handle(self, submission: Submission[Any]) -> TaskHandle[Any]:
+        """Make the handle of a submission to this slot."""
+        named = Submission(submission.spec, slot=self.key, policy=submission.policy)
+        return make_handle(named, self.runtime, self.actor_ref)
+
+    def find_slot(self, key: str, out: list[Any]) -> SlotRecord:  # noqa: ARG002
+        """Return the only slot."""
+        return self.record
+
+    def slots_at_work(self) -> list[SlotRecord]:
+        """Return the only slot, if something is open in it."""
+        return self.all_slots() if self.record.open else []
+
+    def all_slots(self) -> list[SlotRecord]:
+        """Return the only slot."""
+        return [self.record]
+
+    def to_slot(self, record: SlotRecord, message: Any) -> Any:  # noqa: ARG002
+        """Return the effect that brings a message to the other half, within the turn."""
+        return _Inner(self, message)
+
+    def refusal(self, ticket: Ticket) -> tuple[RejectionKind, str] | None:  # noqa: ARG002
+        """Accept every registration."""
+        return None
+
+    def forget_slots(self) -> None:
+        """Let the log end."""
+        if self.publisher.log is not None:
+            deliver(self.publisher.log, Retire())
+
+    def on_retire(self, _message: Retire) -> None:
+        """Nothing: this actor ends with its report."""

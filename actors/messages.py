@@ -1,0 +1,445 @@
+"""The protocol: every message, grouped by who sends it to whom.
+
+Every message about a run names `(TaskId, attempt)`, a timer its token, everything else the slot ref or a Deferred. A
+receiver drops what is not current in a phase that expects it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from contextvars import Context, copy_context
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
+
+from pykka import ActorDeadError
+
+from actors.runtime import Undeliverable
+from admission.effects import Cause, Entry
+from admission.outcome import Outcome, Rejected, RejectionKind
+from admission.spec import Submission, TaskSpec
+
+if TYPE_CHECKING:
+    from pykka import ActorRef
+
+    from actors.budget import Intake
+    from actors.handle import TaskHandle
+    from actors.observers.forward import Forwarder
+    from admission.events import Event
+    from admission.identity import TaskId
+    from admission.run import AttemptResult, BodyResult
+    from admission.snapshot import SlotView
+
+__all__ = [
+    "Acquire",
+    "Admit",
+    "AttemptEnded",
+    "AttemptReleased",
+    "AttemptStarted",
+    "Begin",
+    "BodyEntered",
+    "BodyReturned",
+    "Cancel",
+    "Denied",
+    "Drain",
+    "Ended",
+    "Finished",
+    "Flush",
+    "Flushed",
+    "Granted",
+    "Join",
+    "Kill",
+    "Lifecycle",
+    "Refused",
+    "Register",
+    "Registered",
+    "Rejection",
+    "Released",
+    "Remove",
+    "Retire",
+    "Return",
+    "Shutdown",
+    "Snapshot",
+    "Stop",
+    "Submit",
+    "Tasks",
+    "Ticket",
+    "View",
+    "Viewed",
+    "Withdraw",
+    "Withdrawn",
+]
+
+T = TypeVar("T")
+
+
+@dataclass(slots=True, eq=False)
+class Ticket(Entry):
+    """One submission on its way: what the state machines know of it, and what is needed to run and to settle it."""
+
+    slot: str
+    spec: TaskSpec[Any]
+    handle: TaskHandle[Any]
+    context: Context | None
+    notify: Forwarder | None = None
+    token: Any = None
+    intake: Intake | None = None
+
+    def decided(self) -> None:
+        """Give the place in the intake back. Doing it again does nothing."""
+        intake, self.intake = self.intake, None
+        if intake is not None:
+            intake.give()
+
+    def settle(self, outcome: Outcome[Any]) -> None:
+        """Resolve the handle and tell whoever wants to be notified: once, whoever comes first."""
+        if self.handle.resolve(outcome):
+            self.context = None
+            if self.notify is not None:
+                self.notify.put(Ended(self.token, self.id, outcome))
+
+    def lost(self) -> None:
+        """Settle a submission whose message nobody will handle any more."""
+        self.decided()
+        self.settle(Rejected(RejectionKind.SHUTTING_DOWN, "shutdown has begun"))
+
+
+# -- caller -> registry --------------------------------------------------------------------------------------------
+
+
+class Submit(Undeliverable, Generic[T]):
+    """Submit this. Asked: answered with a `TaskHandle`. Told: answered through `notify`, if given.
+
+    `notify` is the ref of any Pykka actor. It receives a `Lifecycle` message per event of this submission and, as the
+    last, exactly one `Ended`, each with this `token`. Nothing is dropped. Context variables are captured here, by
+    whoever makes the message. Never waits: past the intake limit it ends as Rejected(RESOURCE_LIMIT).
+    """
+
+    __slots__ = ("context", "handle", "intake", "notify", "submission", "token")
+
+    def __init__(
+        self,
+        submission: Submission[T] | TaskSpec[T],
+        *,
+        notify: ActorRef[Any] | None = None,
+        token: Any = None,
+        handle: TaskHandle[T] | None = None,
+        intake: Intake | None = None,
+    ) -> None:
+        self.submission = submission if isinstance(submission, Submission) else Submission(submission)
+        self.notify = notify
+        self.token = token
+        self.handle = handle
+        self.intake = intake
+        self.context = copy_context()
+
+    def undelivered(self) -> None:
+        """Settle it: the registry has stopped."""
+        if self.intake is not None:
+            self.intake.give()
+        outcome = Rejected(RejectionKind.SHUTTING_DOWN, "the registry has stopped")
+        if self.handle is not None:
+            self.handle.resolve(outcome)
+        if self.notify is not None:
+            with contextlib.suppress(ActorDeadError):
+                self.notify.tell(Ended(self.token, None, outcome))
+
+
+@dataclass(slots=True, eq=False)
+class Remove:
+    """Ask for this run (by id or by registered name) to end; answered with whether this call claimed it, at once."""
+
+    target: TaskId | str
+
+
+@dataclass(slots=True, eq=False)
+class Cancel:
+    """Like Remove, but with `wait` answered only when the run has its outcome."""
+
+    target: TaskId | str
+    wait: bool = True
+
+
+@dataclass(slots=True, eq=False)
+class Tasks:
+    """Ask for (id, name) of every registered run, ascending by id."""
+
+
+@dataclass(slots=True, eq=False)
+class Snapshot:
+    """Ask for an `admission.Snapshot` of every slot with work."""
+
+
+@dataclass(slots=True, eq=False)
+class Join:
+    """Answered as soon as nothing that was accepted is without its outcome."""
+
+
+@dataclass(slots=True, eq=False)
+class Shutdown:
+    """Shut down within `grace` seconds (default: the configured ones); answered with the one `ShutdownReport`."""
+
+    grace: float | None = None
+
+
+# -- registry -> slot ----------------------------------------------------------------------------------------------
+
+
+@dataclass(slots=True, eq=False)
+class Admit(Undeliverable):
+    """Decide about this submission."""
+
+    ticket: Ticket
+
+    def undelivered(self) -> None:
+        """Settle it: the slot has ended."""
+        self.ticket.lost()
+
+
+@dataclass(slots=True, eq=False)
+class Registered:
+    """The owner with this id is a registered run; `epoch` grows with every owner of every slot."""
+
+    id: TaskId
+    epoch: int
+
+
+@dataclass(slots=True, eq=False)
+class Refused:
+    """The owner with this id was turned away, and everybody has been told."""
+
+    id: TaskId
+    kind: RejectionKind
+
+
+@dataclass(slots=True, eq=False)
+class Withdraw:
+    """Somebody wants this submission gone; answered by `Withdrawn` with the same `op`."""
+
+    id: TaskId
+    op: object
+    cause: Cause
+
+
+@dataclass(slots=True, eq=False)
+class View:
+    """Answer `Viewed` with what the slot looks like at this point of its mailbox."""
+
+    op: object
+
+
+@dataclass(slots=True, eq=False)
+class Drain:
+    """Shutdown: turn the line away, stop the owner by `deadline` (monotonic seconds), start nothing more."""
+
+    deadline: float
+
+
+@dataclass(slots=True, eq=False)
+class Retire:
+    """End, at once or with the release of a body that is still inside."""
+
+
+# -- slot -> registry ----------------------------------------------------------------------------------------------
+
+
+@dataclass(slots=True, eq=False)
+class Register(Undeliverable):
+    """Register this submission as its slot's owner; answered by `Registered` or `Refused`."""
+
+    ticket: Ticket
+
+    def undelivered(self) -> None:
+        """Settle it: the registry has stopped."""
+        self.ticket.lost()
+
+
+@dataclass(slots=True, eq=False)
+class Withdrawn:
+    """Whether the withdrawal `op` claimed this id."""
+
+    id: TaskId
+    op: object
+    claimed: bool
+
+
+@dataclass(slots=True, eq=False)
+class Rejection(Undeliverable):
+    """The slot has turned this submission away."""
+
+    ticket: Ticket
+    outcome: Rejected
+
+    def undelivered(self) -> None:
+        """Settle it with the outcome that it carries."""
+        self.ticket.settle(self.outcome)
+
+
+@dataclass(slots=True, eq=False)
+class Finished(Undeliverable):
+    """The owner has its outcome; `lingering` where its body is still inside, `forced_by` what ended the wait for it."""
+
+    ticket: Ticket
+    outcome: Outcome[Any]
+    lingering: bool = False
+    forced_by: Cause | None = None
+
+    def undelivered(self) -> None:
+        """Settle it with the outcome that it carries."""
+        self.ticket.settle(self.outcome)
+
+
+@dataclass(slots=True, eq=False)
+class Released:
+    """The body of this finished run has left."""
+
+    id: TaskId
+
+
+@dataclass(slots=True, eq=False)
+class Viewed:
+    """The answer to `View`; None where the slot is idle or could not say."""
+
+    op: object
+    view: SlotView | None
+
+
+# -- slot -> limiter, limiter -> slot ------------------------------------------------------------------------------
+
+
+@dataclass(slots=True, eq=False)
+class Acquire:
+    """Ask for a permit for this attempt."""
+
+    id: TaskId
+    attempt: int
+    slot: ActorRef[Any]
+
+
+@dataclass(slots=True, eq=False)
+class Return:
+    """Give up the permit of this attempt, held or still asked for."""
+
+    id: TaskId
+    attempt: int
+
+
+@dataclass(slots=True, eq=False)
+class Granted:
+    """The permit for this attempt is there."""
+
+    id: TaskId
+    attempt: int
+
+
+@dataclass(slots=True, eq=False)
+class Denied:
+    """The limiter failed over this request; there will be no permit."""
+
+    id: TaskId
+    attempt: int
+    error: BaseException
+
+
+# -- slot -> worker ------------------------------------------------------------------------------------------------
+
+
+@dataclass(slots=True, eq=False)
+class Begin:
+    """Start the body."""
+
+
+@dataclass(slots=True, eq=False)
+class Stop:
+    """Wake the body, which has been asked to stop; take it out if it is not inside yet."""
+
+    cause: Cause
+
+
+@dataclass(slots=True, eq=False)
+class Kill:
+    """End the body where it can be ended."""
+
+
+# -- worker -> slot ------------------------------------------------------------------------------------------------
+
+
+@dataclass(slots=True, eq=False)
+class AttemptStarted:
+    """The body of this attempt was entered at this instant of the monotonic clock."""
+
+    id: TaskId
+    attempt: int
+    at: float
+
+
+@dataclass(slots=True, eq=False)
+class AttemptEnded:
+    """How the attempt ended; `released` where its code has left (at `at`, if it was ever inside)."""
+
+    id: TaskId
+    attempt: int
+    result: AttemptResult[Any]
+    released: bool
+    at: float | None = None
+
+
+@dataclass(slots=True, eq=False)
+class AttemptReleased:
+    """The code of an attempt that has already ended has left, at this instant."""
+
+    id: TaskId
+    attempt: int
+    at: float | None = None
+
+
+# -- body -> worker ------------------------------------------------------------------------------------------------
+
+
+@dataclass(slots=True, eq=False)
+class BodyEntered:
+    """The body was entered at this instant, taken by the code that entered it."""
+
+    at: float
+
+
+@dataclass(slots=True, eq=False)
+class BodyReturned:
+    """The body has left at this instant (None: it was never entered), with this result."""
+
+    result: BodyResult[Any]
+    at: float | None
+
+
+# -- registry -> observers and back --------------------------------------------------------------------------------
+
+
+@dataclass(slots=True, eq=False)
+class Flush:
+    """Answer `Flushed` to this ref when everything before has been written."""
+
+    reply_to: ActorRef[Any]
+
+
+@dataclass(slots=True, eq=False)
+class Flushed:
+    """Everything before `Flush` has been written."""
+
+
+# -- to whoever is named in `notify` -------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Lifecycle:
+    """Something happened to the submission that was told with this token."""
+
+    token: Any
+    event: Event = field(compare=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Ended(Generic[T]):
+    """The last message about the submission told with this token. `id` is None if it never got one."""
+
+    token: Any
+    id: TaskId | None
+    outcome: Outcome[T]

@@ -1,0 +1,1 @@
+"""Who is told what happens: the structured log, and the actors named in `notify`."""

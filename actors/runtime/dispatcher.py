@@ -1,0 +1,160 @@
+"""Threads that run turns: a fixed few for our own actors, an elastic number where users' code may block."""
+
+from __future__ import annotations
+
+import contextvars
+import threading
+from itertools import count
+from queue import Empty, SimpleQueue
+from typing import TYPE_CHECKING, Protocol
+
+if TYPE_CHECKING:
+    from actors.runtime.clock import Clock
+    from actors.runtime.timers import Timers
+
+__all__ = ["Dispatcher", "ElasticDispatcher", "Runnable"]
+
+PATIENCE = 0.005
+"""Seconds for which messages may be ready and no thread takes one before an elastic dispatcher adds a thread."""
+IDLE = 5.0
+"""Seconds after which a surplus thread of an elastic dispatcher ends."""
+
+
+class Runnable(Protocol):
+    """Something with a turn to run."""
+
+    def run(self, throughput: int, /) -> None:
+        """Run one turn of at most `throughput` items."""
+        ...
+
+
+class Dispatcher:
+    """A fixed number of daemon threads that run the turns of whatever is scheduled, first in, first out.
+
+    For actors that never block. A turn that raises ends that turn, never the thread.
+    """
+
+    def __init__(self, name: str, *, threads: int = 1, throughput: int = 64) -> None:
+        self.name = name
+        self.forked = False
+        self._size = threads
+        self._throughput = throughput
+        self._ready: SimpleQueue[Runnable | None] = SimpleQueue()
+        self._numbers = count()
+        self._threads: list[threading.Thread] = []
+
+    def start(self) -> None:
+        """Start the threads. If one can not be started, ends those that were and raises."""
+        try:
+            for _ in range(self._size):
+                self._add_thread()
+        except BaseException:
+            self.close()
+            raise
+
+    def close(self) -> None:
+        """Let the threads end once what is ready has run."""
+        for _ in self._threads:
+            self._ready.put(None)
+
+    def join(self, timeout: float) -> None:
+        """Wait for the threads, each at most `timeout` seconds."""
+        for thread in list(self._threads):
+            if thread is not threading.current_thread():
+                thread.join(timeout)
+
+    def schedule(self, runnable: Runnable) -> None:
+        """Have one turn run. Never blocks."""
+        self._ready.put(runnable)
+
+    def _add_thread(self) -> None:
+        thread = threading.Thread(
+            target=contextvars.Context().run, args=(self._loop,), name=f"{self.name}-{next(self._numbers)}", daemon=True
+        )
+        thread.start()
+        self._threads.append(thread)
+
+    def _loop(self) -> None:
+        take, throughput = self._ready.get, self._throughput
+        while (runnable := take()) is not None:
+            try:
+                runnable.run(throughput)
+            except BaseException:  # noqa: BLE001, S110 - the actors' own barriers report; the thread must go on
+                pass
+
+
+class ElasticDispatcher(Dispatcher):
+    """As many threads as blocked turns make necessary: for actors, callbacks and observers that may block.
+
+    While something is ready and no thread has taken anything for 5 ms, the timer thread adds a thread; that sees
+    every way to block. A thread that finds nothing to do for 5 s ends, down to one.
+    """
+
+    def __init__(self, name: str, clock: Clock, timers: Timers, *, throughput: int = 16) -> None:
+        super().__init__(name, threads=0, throughput=throughput)
+        self._clock = clock
+        self._timers = timers
+        self._taken = 0
+        self._guard = threading.Lock()
+        self._watched = False
+        self._ended = False
+        self._failure: BaseException | None = None
+
+    def close(self) -> None:
+        """Let the threads end once what is ready has run."""
+        self._ended = True
+        super().close()
+
+    def schedule(self, runnable: Runnable) -> None:
+        """Have one turn run, on a new thread if the others stay blocked. Never blocks."""
+        self._ready.put(runnable)
+        if not self._threads:
+            self._grow()
+        if not self._watched:
+            self._watch()
+
+    @property
+    def start_failure(self) -> BaseException | None:
+        """Why the last thread could not be started; None when it could. It is tried again every 5 ms."""
+        return self._failure
+
+    def _watch(self) -> None:
+        self._watched = True
+        seen = self._taken
+        self._timers.call_at(self._clock.monotonic() + PATIENCE, lambda: self._check(seen))
+
+    def _check(self, seen: int) -> None:
+        self._watched = False
+        if self._ready.empty() or self._ended or self.forked:
+            return
+        if self._taken == seen:
+            self._grow()
+        self._watch()
+
+    def _grow(self) -> None:
+        try:
+            with self._guard:
+                self._add_thread()
+            self._failure = None
+        except BaseException as error:  # noqa: BLE001 - out of threads or memory: the watch tries again
+            self._failure = error
+
+    def _loop(self) -> None:
+        throughput = self._throughput
+        while True:
+            try:
+                runnable = self._ready.get(timeout=IDLE)
+            except Empty:
+                with self._guard:
+                    if len(self._threads) > 1:
+                        self._threads.remove(threading.current_thread())
+                        return
+                continue
+            self._taken += 1
+            if runnable is None:
+                return
+            try:
+                runnable.run(throughput)
+            except BaseException:  # noqa: BLE001, S110 - as above
+                pass
+            runnable = None

@@ -1,0 +1,591 @@
+"""The slot: one actor per key. It runs the two state machines of `admission` and carries out what they order.
+
+A handler decides (nothing has changed yet), commits (plain assignments), and carries the effects out one by one, each
+behind its own barrier. If deciding fails, the slot is reset in place: same actor, mailbox and refs, so that no second
+body can start in it and nothing that it held is leaked.
+"""
+
+from __future__ import annotations
+
+from contextvars import Context
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from actors.bodies import AsyncTaskContext, BodyJob, CancelScope, TaskContext
+from actors.messages import (
+    Acquire,
+    Admit,
+    AttemptEnded,
+    AttemptReleased,
+    AttemptStarted,
+    Begin,
+    Denied,
+    Drain,
+    Finished,
+    Granted,
+    Kill,
+    Refused,
+    Register,
+    Registered,
+    Rejection,
+    Released,
+    Retire,
+    Return,
+    Stop,
+    Ticket,
+    View,
+    Viewed,
+    Withdraw,
+    Withdrawn,
+)
+from actors.runtime import RuntimeActor, TimerFired, TimerToken, deliver
+from actors.worker import WorkerActor
+from admission import effects as ordered
+from admission.effects import Cause, Effect, Phase, Rank, TimerKind
+from admission.events import EventKind
+from admission.outcome import Panicked, Rejected, RejectionKind
+from admission.run import AttemptRaised, RunDecision, RunMachine, RunPhase
+from admission.slot import PUBLIC_STATUS, SlotDecision, SlotMachine, Standing
+from admission.snapshot import SlotView
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+    from pykka import ActorRef
+
+    from actors.bodies import BodyRunners
+    from actors.budget import Budget
+    from actors.publisher import Publisher
+    from actors.runtime import Runtime
+    from admission.spec import TaskDefaults
+
+__all__ = ["ACTIONS", "SLOT_HANDLERS", "SlotActor", "SlotServices"]
+
+
+@dataclass(slots=True, eq=False)
+class SlotServices:
+    """What all slots of a registry share."""
+
+    runtime: Runtime
+    bodies: BodyRunners
+    publisher: Publisher
+    budget: Budget
+    defaults: TaskDefaults
+    grace: float
+    max_queue: int | None
+    limiter: ActorRef[Any] | None
+    to_registry: Callable[[Any], None]
+
+
+@dataclass(slots=True)
+class _Inform:
+    """An effect of the shell: a message that leaves in its rank's place."""
+
+    send: Callable[[Any], None]
+    message: Any
+    rank: Rank
+
+
+@dataclass(slots=True, eq=False)
+class _Inside:
+    """The attempt that has a worker: what the shell remembers of it, whatever happens to the machines."""
+
+    ticket: Ticket
+    attempt: int
+    scope: CancelScope
+    worker: ActorRef[Any] | None = None
+    entered: bool = False
+
+
+class SlotActor(RuntimeActor):
+    """One key: at most one owner, at most one body, and a line behind them.
+
+    Started with `start` it is a slot of its own, without a registry: see there.
+    """
+
+    def __init__(self, key: str, services: SlotServices) -> None:
+        super().__init__(services.runtime)
+        self.set_up(key, services)
+
+    def set_up(self, key: str, services: SlotServices) -> None:
+        """Make the slot's own state."""
+        self.key = key
+        self.services = services
+        self.machine = SlotMachine(services.max_queue)
+        self.run: RunMachine | None = None
+        self.inside: _Inside | None = None
+        self.timers: dict[TimerKind, TimerToken] = {}
+        self.units = 0  # units of the shared budget that the line holds
+        self.since = services.runtime.clock.monotonic()
+        self.draining = False
+        self.retiring = False
+
+    @classmethod
+    def start(cls, *args: Any, **kwargs: Any) -> ActorRef[Any]:
+        """Start a slot of its own, without a registry; see `LoneSlotActor` for what it takes and answers."""
+        if cls is not SlotActor:
+            return super().start(*args, **kwargs)
+        from actors.lone import LoneSlotActor  # noqa: PLC0415 - it is built on this class
+
+        return LoneSlotActor.start(*args, **kwargs)
+
+    # -- messages ----------------------------------------------------------------------------------------------------
+
+    def on_receive(self, message: Any) -> Any:
+        """Handle one message of the protocol."""
+        return SLOT_HANDLERS[type(message)](self, message)
+
+    def on_admit(self, message: Admit) -> None:
+        """Decide about a submission."""
+        ticket, machine = message.ticket, self.machine
+        unit = True
+        if machine.needs_unit(ticket.policy):
+            unit = self.services.budget.take()
+            self.units += unit
+        self._decided(machine.submit(ticket, unit=unit))
+        ticket.decided()
+
+    def on_registered(self, message: Registered) -> None:
+        """The owner is registered."""
+        self._decided(self.machine.registered(message.id, message.epoch))
+
+    def on_refused(self, message: Refused) -> None:
+        """The owner is turned away."""
+        self._decided(self.machine.refused(message.id))
+
+    def on_withdraw(self, message: Withdraw) -> None:
+        """Somebody wants a submission gone."""
+        standing = self.run.standing if self.run is not None else Standing.FREE
+        self._decided(self.machine.withdraw(message.id, message.op, message.cause, standing))
+
+    def on_view(self, message: View) -> None:
+        """Say what the slot looks like."""
+        machine = self.machine
+        view = None
+        if machine.owner is not None:
+            age = self.runtime.clock.monotonic() - self.since
+            view = SlotView(self.key, PUBLIC_STATUS[machine.phase], machine.owner.id, len(machine.line), age)
+        self.services.to_registry(Viewed(message.op, view))
+
+    def on_drain(self, message: Drain) -> None:
+        """Shutdown."""
+        self.draining = True
+        self._decided(self.machine.drain(message.deadline))
+
+    def on_retire(self, _message: Retire) -> None:
+        """End, or wait for the release of the body that is still inside."""
+        self.retiring = True
+        if self.inside is None:
+            self.end()
+
+    def on_granted(self, message: Granted) -> None:
+        """A permit is there."""
+        if self._concerns_run(message):
+            self._ran(self.run and self.run.granted(message.attempt))
+
+    def on_denied(self, message: Denied) -> None:
+        """A permit will never be there."""
+        if self._concerns_run(message):
+            now = self.runtime.clock.monotonic()
+            self._ran(self.run and self.run.denied(message.attempt, message.error, now))
+
+    def on_attempt_started(self, message: AttemptStarted) -> None:
+        """The body is inside."""
+        inside = self._current(message)
+        if inside is None or inside.entered:
+            return
+        inside.entered = True
+        self._log_body(EventKind.BODY_ENTERED, inside, "entered_at", message.at)
+        self._ran(self.run and self.run.started(message.attempt, message.at))
+
+    def on_attempt_ended(self, message: AttemptEnded) -> None:
+        """The attempt has ended; its body may still be inside."""
+        inside = self._current(message)
+        if inside is None:
+            return
+        if message.released:
+            self._left(inside, message.at)
+        now = message.at if message.at is not None else self.runtime.clock.monotonic()
+        self._ran(self.run and self.run.ended(message.attempt, message.result, released=message.released, now=now))
+        self._end_if_retired()
+
+    def on_attempt_released(self, message: AttemptReleased) -> None:
+        """The body of an attempt that has ended before has left."""
+        inside = self._current(message)
+        if inside is None:
+            return
+        self._left(inside, message.at)
+        now = message.at if message.at is not None else self.runtime.clock.monotonic()
+        self._ran(self.run and self.run.released(message.attempt, now=now))
+        self._end_if_retired()
+
+    def on_run_timer(self, message: TimerFired) -> bool:
+        """A timer of the run is due, if it is still one; tell whether it is."""
+        for kind, token in self.timers.items():
+            if token is message.token:
+                del self.timers[kind]
+                self._ran(self.run and self.run.fired(kind, self.runtime.clock.monotonic()))
+                return True
+        return False
+
+    # -- from decisions to effects -------------------------------------------------------------------------------------
+
+    def _decided(self, decision: SlotDecision | None) -> None:
+        """Commit what the slot's machine decided, follow it through, and carry it all out."""
+        if decision is not None:
+            self._commit(decision)
+            self._follow(decision.effects)
+
+    def _ran(self, decision: RunDecision | None) -> None:
+        """Commit what the run's machine decided, follow it through, and carry it all out."""
+        if decision is not None and self.run is not None:
+            self.run.commit(decision)
+            self._follow(decision.effects)
+
+    def _commit(self, decision: SlotDecision) -> None:
+        machine = self.machine
+        if PUBLIC_STATUS[decision.phase] is not PUBLIC_STATUS[machine.phase]:
+            self.since = self.runtime.clock.monotonic()
+        machine.commit(decision)
+
+    def _follow(self, effects: list[Effect]) -> None:
+        """Let each machine decide about what the other ordered, then carry everything out in the order of ranks.
+
+        If a decision fails on the way, what was decided before it is still carried out: it is committed.
+        """
+        chain: list[Any] = list(effects)
+        out: list[Any] = []
+        try:
+            for effect in chain:  # grows while it is walked
+                step = _STEPS.get(type(effect))
+                if step is None:
+                    out.append(effect)
+                else:
+                    chain += step(self, effect, out)
+        except BaseException:
+            followed = chain.index(effect)
+            out += [left for left in chain[followed + 1 :] if type(left) not in _STEPS]
+            self.runtime.perform(self, ordered.in_order(out))
+            raise
+        self.runtime.perform(self, ordered.in_order(out) if len(out) > 1 else out)
+
+    def _step_start(self, effect: ordered.StartRun, _out: list[Any]) -> Iterable[Any]:
+        ticket = effect.entry
+        assert isinstance(ticket, Ticket)
+        services = self.services
+        self.run = run = RunMachine(
+            ticket,
+            ticket.spec.resolve(services.defaults),
+            grace=services.grace,
+            limited=services.limiter is not None,
+            random=services.runtime.random,
+        )
+        decision = run.start(cancelled=effect.cancelled)
+        run.commit(decision)
+        return decision.effects
+
+    def _step_claim(self, effect: ordered.ClaimRun, _out: list[Any]) -> Iterable[Any]:
+        return self._claim(effect.cause, None)
+
+    def _step_drain(self, effect: ordered.DrainRun, _out: list[Any]) -> Iterable[Any]:
+        return self._claim(Cause.DRAIN, effect.deadline)
+
+    def _claim(self, cause: Cause, deadline: float | None) -> Iterable[Any]:
+        run = self.run
+        decision = run.claim(cause, self.runtime.clock.monotonic(), deadline) if run is not None else None
+        if run is None or decision is None:
+            return ()
+        run.commit(decision)
+        return decision.effects
+
+    def _step_finish(self, effect: ordered.Finish, out: list[Any]) -> Iterable[Any]:
+        ticket = self._owner()
+        decision = self.machine.finished(lingering=effect.lingering)
+        out.append(
+            _Inform(
+                self.services.to_registry,
+                Finished(ticket, effect.outcome, effect.lingering, effect.forced_by),
+                Rank.END,
+            )
+        )
+        self._commit(decision)
+        if not effect.lingering:
+            self.run = None
+        return decision.effects
+
+    def _step_release(self, _effect: ordered.ReleaseRun, out: list[Any]) -> Iterable[Any]:
+        ticket = self._owner()
+        decision = self.machine.released()
+        out.append(_Inform(self.services.to_registry, Released(ticket.id), Rank.END))
+        self._commit(decision)
+        self.run = None
+        return decision.effects
+
+    def _step_return_permit(self, effect: ordered.ReturnPermit, out: list[Any]) -> Iterable[Any]:
+        limiter, run = self.services.limiter, self.run
+        if limiter is not None and run is not None:
+            out.append(_Inform(limiter.actor_inbox.put, Return(run.entry.id, effect.attempt), Rank.RETURN))
+        return ()
+
+    # -- carrying out --------------------------------------------------------------------------------------------------
+
+    def carry_out(self, effect: Any) -> None:
+        """Carry out one effect."""
+        ACTIONS[type(effect)](self, effect)
+
+    def on_effect_fault(self, effect: Any, error: BaseException) -> None:
+        """Tell of it, and let whatever waits for the effect know that it failed."""
+        self.services.publisher.failure("slot", effect, error)
+        match effect:
+            case ordered.BeginAttempt():
+                raised = AttemptRaised(error, f"failed to start: {type(error).__name__}")
+                owner = self._owner()
+                if self.inside is None:
+                    self.inside = _Inside(owner, effect.attempt, CancelScope())
+                deliver(self.actor_ref, AttemptEnded(owner.id, effect.attempt, raised, released=True))
+            case ordered.AcquirePermit():
+                deliver(self.actor_ref, Denied(self._owner().id, effect.attempt, error))
+            case ordered.Emit() | ordered.Edge():
+                pass
+            case _:
+                ACTIONS[type(effect)](self, effect)
+
+    def _emit(self, effect: ordered.Emit) -> None:
+        entry = effect.entry
+        assert isinstance(entry, Ticket)
+        self.services.publisher.publish(effect.kind, entry, effect.attempt, effect.fields)
+
+    def _edge(self, effect: ordered.Edge) -> None:
+        fields = {"from_phase": effect.from_phase.value, "to_phase": effect.to_phase.value}
+        if effect.reason is not None:
+            fields["reason"] = effect.reason
+        self.services.publisher.publish(
+            EventKind.SLOT_TRANSITION, None, None, fields, slot=self.key, announced=effect.announced
+        )
+
+    def _register(self, effect: ordered.Register) -> None:
+        assert isinstance(effect.entry, Ticket)
+        self.services.to_registry(Register(effect.entry))
+
+    def _reject(self, effect: ordered.Reject) -> None:
+        assert isinstance(effect.entry, Ticket)
+        outcome = Rejected(effect.kind, effect.reason, effect.cause_id)
+        self.services.to_registry(Rejection(effect.entry, outcome))
+
+    def _answer(self, effect: ordered.AnswerWithdrawal) -> None:
+        self.services.to_registry(Withdrawn(effect.id, effect.op, effect.claimed))
+
+    def _return_unit(self, _effect: ordered.ReturnUnit) -> None:
+        if self.units:
+            self.units -= 1
+            self.services.budget.give()
+
+    def _acquire(self, effect: ordered.AcquirePermit) -> None:
+        assert self.services.limiter is not None
+        deliver(self.services.limiter, Acquire(self._owner().id, effect.attempt, self.actor_ref))
+
+    def _begin(self, effect: ordered.BeginAttempt) -> None:
+        ticket, services = self._owner(), self.services
+        self.inside = inside = _Inside(ticket, effect.attempt, CancelScope())
+        spec = ticket.spec
+        kind = AsyncTaskContext if spec.is_coroutine else TaskContext
+        ctx = kind(inside.scope, ticket.id, ticket.name, self.key, effect.attempt)
+        context = ticket.context.copy() if ticket.context is not None else Context()
+        job = BodyJob(spec, ctx, context, services.runtime.clock.monotonic)
+        inside.worker = worker = WorkerActor.spawn(services.runtime, self.actor_ref, services.bodies.of(spec), job)
+        deliver(worker, Begin())
+
+    def _stop(self, effect: ordered.StopAttempt) -> None:
+        self._tell_worker(Stop(effect.cause))
+
+    def _kill(self, _effect: ordered.KillAttempt) -> None:
+        self._tell_worker(Kill())
+
+    def _set_flag(self, effect: ordered.SetCancelFlag) -> None:
+        if self.inside is not None:
+            self.inside.scope.cancel(effect.cause)
+
+    def _set_timer(self, effect: ordered.SetTimer) -> None:
+        self._drop_timer(effect.kind)
+        self.timers[effect.kind] = self.runtime.schedule(effect.due, self.actor_ref)
+
+    def _cancel_timer(self, effect: ordered.CancelTimer) -> None:
+        self._drop_timer(effect.kind)
+
+    def _inform(self, effect: _Inform) -> None:
+        effect.send(effect.message)
+
+    # -- faults --------------------------------------------------------------------------------------------------------
+
+    def on_fault(self, message: Any, error: BaseException) -> Any:
+        """Reset the slot in place, and settle what the failing message stood for."""
+        self.services.publisher.failure("slot", message, error)
+        failing = message.ticket if isinstance(message, Admit) else None
+        self._reset(f"slot failed over {type(message).__name__}", failing)
+        match message:
+            case Withdraw():
+                self.services.to_registry(Withdrawn(message.id, message.op, claimed=False))
+            case View():
+                self.services.to_registry(Viewed(message.op, None))
+            case AttemptStarted() if (inside := self._current(message)) is not None and not inside.entered:
+                inside.entered = True
+                self._log_body(EventKind.BODY_ENTERED, inside, "entered_at", message.at)
+            case _:
+                pass
+        self._end_if_retired()
+        return error
+
+    def on_stop_requested(self) -> Any:
+        """Only its registry ends a slot; from anybody else it counts as a failing handler."""
+        self._reset("slot was asked to stop", None)
+        return True
+
+    def _reset(self, reason: str, failing: Ticket | None) -> None:
+        """Give up the owner and the line, keep the actor; with a body inside stay *terminating* until it has left."""
+        machine, run, inside, services = self.machine, self.run, self.inside, self.services
+        owner = machine.owner
+        over = run is not None and run.standing is Standing.OVER
+        out: list[Any] = []
+        for kind in list(self.timers):
+            self._drop_timer(kind)
+        if services.limiter is not None and run is not None and inside is None:
+            out.append(_Inform(services.limiter.actor_inbox.put, Return(run.entry.id, run.attempt), Rank.RETURN))
+        if inside is not None:
+            inside.scope.cancel(Cause.CANCEL)
+            out.append(ordered.KillAttempt())
+        for entry in machine.line:
+            assert isinstance(entry, Ticket)
+            out += self._turn_away(entry, reason)
+        if failing is not None and failing is not owner and machine.line.get(failing.id) is None:
+            failing.decided()
+            out += self._turn_away(failing, reason)
+        if owner is not None and not over:
+            assert isinstance(owner, Ticket)
+            finished = Finished(owner, Panicked(reason), lingering=inside is not None)
+            out.append(_Inform(services.to_registry, finished, Rank.END))
+        elif owner is not None and inside is None:
+            out.append(_Inform(services.to_registry, Released(owner.id), Rank.END))
+        services.budget.give(self.units)
+        self.units = 0
+        self.machine = fresh = SlotMachine(services.max_queue)
+        fresh.draining = self.draining
+        fresh.owner = owner if inside is not None else None
+        fresh.phase = Phase.TERMINATING if inside is not None else Phase.CLOSED if self.draining else Phase.IDLE
+        out += _edges(machine.phase, fresh.phase)
+        self.run = self._lingering_run(inside) if inside is not None else None
+        self.since = self.runtime.clock.monotonic()
+        self.runtime.perform(self, ordered.in_order(out))
+
+    def _turn_away(self, ticket: Ticket, reason: str) -> tuple[Any, ...]:
+        kind = RejectionKind.ADMISSION_FAILED
+        fields = {"rejection_kind": kind.value, "reason": reason}
+        return (
+            ordered.Emit(EventKind.SUBMISSION_REJECTED, ticket, None, fields),
+            ordered.Reject(ticket, kind, reason),
+        )
+
+    def _lingering_run(self, inside: _Inside) -> RunMachine:
+        """Make the machine of a run that has its outcome and whose body has not left."""
+        services = self.services
+        run = RunMachine(
+            inside.ticket,
+            services.defaults.settings,
+            grace=services.grace,
+            limited=services.limiter is not None,
+            random=services.runtime.random,
+        )
+        run.phase, run.attempt, run.claimed = RunPhase.LINGERING, inside.attempt, True
+        return run
+
+    # -- parts ---------------------------------------------------------------------------------------------------------
+
+    def _owner(self) -> Ticket:
+        owner = self.machine.owner
+        assert isinstance(owner, Ticket)
+        return owner
+
+    def _concerns_run(self, message: Granted | Denied) -> bool:
+        return self.run is not None and self.run.entry.id == message.id
+
+    def _current(self, message: AttemptStarted | AttemptEnded | AttemptReleased) -> _Inside | None:
+        """Return the attempt that has a worker if the message is about it."""
+        inside = self.inside
+        current = inside is not None and inside.ticket.id == message.id and inside.attempt == message.attempt
+        return inside if current else None
+
+    def _left(self, inside: _Inside, at: float | None) -> None:
+        """Remember that the code of this attempt has left, before anything is decided about it."""
+        self.inside = None
+        if at is not None and inside.entered:
+            self._log_body(EventKind.BODY_LEFT, inside, "left_at", at)
+        if self.run is not None and self.run.phase is RunPhase.LINGERING:
+            self.services.publisher.publish(EventKind.ATTEMPT_RELEASED, inside.ticket, inside.attempt, announced=False)
+
+    def _log_body(self, kind: EventKind, inside: _Inside, instant: str, at: float) -> None:
+        self.services.publisher.publish(kind, inside.ticket, inside.attempt, {instant: at}, announced=False)
+
+    def _tell_worker(self, message: Any) -> None:
+        if self.inside is not None and self.inside.worker is not None:
+            deliver(self.inside.worker, message)
+
+    def _drop_timer(self, kind: TimerKind) -> None:
+        token = self.timers.pop(kind, None)
+        if token is not None:
+            self.runtime.cancel(token)
+
+    def _end_if_retired(self) -> None:
+        if self.retiring and self.inside is None:
+            self.end()
+
+
+def _edges(before: Phase, after: Phase) -> list[ordered.Edge]:
+    """Return the legal edges from one phase to the other for a slot that is reset."""
+    if before is after or before is Phase.CLOSED:
+        return []
+    if before is Phase.ABSENT:
+        return [ordered.Edge(before, Phase.ADMITTING), ordered.Edge(Phase.ADMITTING, after)]
+    return [ordered.Edge(before, after, reason="reset")]
+
+
+SLOT_HANDLERS: dict[type, Any] = {
+    Admit: SlotActor.on_admit,
+    Registered: SlotActor.on_registered,
+    Refused: SlotActor.on_refused,
+    Withdraw: SlotActor.on_withdraw,
+    View: SlotActor.on_view,
+    Drain: SlotActor.on_drain,
+    Retire: SlotActor.on_retire,
+    Granted: SlotActor.on_granted,
+    Denied: SlotActor.on_denied,
+    AttemptStarted: SlotActor.on_attempt_started,
+    AttemptEnded: SlotActor.on_attempt_ended,
+    AttemptReleased: SlotActor.on_attempt_released,
+    TimerFired: SlotActor.on_run_timer,
+}
+
+_STEPS: dict[type, Any] = {
+    ordered.StartRun: SlotActor._step_start,  # noqa: SLF001
+    ordered.ClaimRun: SlotActor._step_claim,  # noqa: SLF001
+    ordered.DrainRun: SlotActor._step_drain,  # noqa: SLF001
+    ordered.Finish: SlotActor._step_finish,  # noqa: SLF001
+    ordered.ReleaseRun: SlotActor._step_release,  # noqa: SLF001
+    ordered.ReturnPermit: SlotActor._step_return_permit,  # noqa: SLF001
+}
+"""Effects of one machine about which the other decides, in the same turn."""
+
+ACTIONS: dict[type, Any] = {
+    ordered.SetCancelFlag: SlotActor._set_flag,  # noqa: SLF001
+    ordered.ReturnUnit: SlotActor._return_unit,  # noqa: SLF001
+    ordered.Emit: SlotActor._emit,  # noqa: SLF001
+    ordered.Edge: SlotActor._edge,  # noqa: SLF001
+    ordered.SetTimer: SlotActor._set_timer,  # noqa: SLF001
+    ordered.CancelTimer: SlotActor._cancel_timer,  # noqa: SLF001
+    ordered.AcquirePermit: SlotActor._acquire,  # noqa: SLF001
+    ordered.BeginAttempt: SlotActor._begin,  # noqa: SLF001
+    ordered.StopAttempt: SlotActor._stop,  # noqa: SLF001
+    ordered.KillAttempt: SlotActor._kill,  # noqa: SLF001
+    ordered.AnswerWithdrawal: SlotActor._answer,  # noqa: SLF001
+    ordered.Reject: SlotActor._reject,  # noqa: SLF001
+    ordered.Register: SlotActor._register,  # noqa: SLF001
+    _Inform: SlotActor._inform,  # noqa: SLF001
+}

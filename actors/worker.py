@@ -1,0 +1,100 @@
+"""The worker: one attempt. It starts the body, passes on what the body reports, and ends with its release."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from actors.messages import (
+    AttemptEnded,
+    AttemptReleased,
+    AttemptStarted,
+    Begin,
+    BodyEntered,
+    BodyReturned,
+    Kill,
+    Stop,
+)
+from actors.runtime import RuntimeActor, deliver
+from admission.run import AttemptRaised, WorkerPanicked
+
+if TYPE_CHECKING:
+    from pykka import ActorRef
+
+    from actors.bodies import BodyJob, BodyRunner
+    from actors.runtime import Runtime
+
+__all__ = ["WorkerActor"]
+
+
+class WorkerActor(RuntimeActor):
+    """Between one body and the slot. If it fails it says so and lives on until the body has left."""
+
+    def __init__(self, runtime: Runtime, slot: ActorRef[Any], runner: BodyRunner, job: BodyJob) -> None:
+        super().__init__(runtime)
+        self.slot = slot
+        self.runner = runner
+        self.job = job
+        self.handed_over = False  # the runner has the body
+        self.ended = False  # the slot knows how the attempt ended
+        job.worker = self.actor_ref
+
+    def on_receive(self, message: Any) -> None:
+        """Handle one message of the protocol."""
+        job = self.job
+        match message:
+            case Begin():
+                self._begin()
+            case BodyEntered():
+                if not self.ended:
+                    deliver(self.slot, AttemptStarted(job.ctx.task_id, job.ctx.attempt, message.at))
+            case BodyReturned():
+                self._left(message)
+            case Stop():
+                self.runner.stop(job)
+            case Kill():
+                self.runner.kill(job)
+
+    def on_fault(self, message: Any, error: BaseException) -> Any:
+        """Report that this worker failed; if the body is inside, its release is still to come."""
+        left = isinstance(message, BodyReturned)
+        self._panic(f"worker failed over {type(message).__name__}: {type(error).__name__}", message if left else None)
+        return error
+
+    def on_stop_requested(self) -> bool:
+        """Nobody stops a worker from outside: that counts as a failure, and the body's release is waited for."""
+        self._panic("worker was asked to stop", None)
+        return True
+
+    def _begin(self) -> None:
+        self.handed_over = True
+        try:
+            self.runner.start(self.job)
+        except Exception as error:  # noqa: BLE001 - no thread, no loop: the attempt failed to start and may be retried
+            self.handed_over = False
+            self._end(AttemptRaised(error, f"failed to start: {error}"))
+
+    def _left(self, message: BodyReturned) -> None:
+        if self.ended:
+            ctx = self.job.ctx
+            deliver(self.slot, AttemptReleased(ctx.task_id, ctx.attempt, message.at))
+            self.end()
+        else:
+            self._end(message.result, message.at)
+
+    def _end(self, result: Any, at: float | None = None) -> None:
+        self._report(result, released=True, at=at)
+        self.end()
+
+    def _panic(self, reason: str, left: BodyReturned | None) -> None:
+        released = left is not None or not self.handed_over
+        if not self.ended:
+            self._report(WorkerPanicked(reason), released=released, at=left.at if left is not None else None)
+        elif left is not None:
+            deliver(self.slot, AttemptReleased(self.job.ctx.task_id, self.job.ctx.attempt, left.at))
+        if released:
+            self.end()
+
+    def _report(self, result: Any, *, released: bool, at: float | None) -> None:
+        self.ended = True
+        ctx = self.job.ctx
+        deliver(self.slot, AttemptEnded(ctx.task_id, ctx.attempt, result, released, at))

@@ -1,0 +1,76 @@
+"""What is decided about keyed admission: values, and the pure state machines behind the actors."""
+
+from admission.backoff import Backoff, Jitter
+from admission.errors import (
+    AttemptTimeoutError,
+    FatalError,
+    IntakeFullError,
+    NotStartedError,
+    SlotkeeperError,
+    SubmissionRejectedError,
+    SupervisorClosedError,
+    TaskAbortedError,
+    TaskCancelledError,
+    TaskFailedError,
+    TaskPanickedError,
+)
+from admission.events import BackoffSource, Event, EventKind
+from admission.identity import TaskId
+from admission.limits import AdmissionLimits
+from admission.outcome import (
+    Cancelled,
+    Completed,
+    Failed,
+    Fatal,
+    ForceAborted,
+    Outcome,
+    OutcomeKind,
+    Panicked,
+    Rejected,
+    RejectionKind,
+)
+from admission.policy import AdmissionPolicy, RestartPolicy
+from admission.report import ShutdownReport
+from admission.snapshot import SlotStatus, SlotView, Snapshot
+from admission.spec import INHERIT, Submission, TaskDefaults, TaskSpec
+
+__all__ = [
+    "INHERIT",
+    "AdmissionLimits",
+    "AdmissionPolicy",
+    "AttemptTimeoutError",
+    "Backoff",
+    "BackoffSource",
+    "Cancelled",
+    "Completed",
+    "Event",
+    "EventKind",
+    "Failed",
+    "Fatal",
+    "FatalError",
+    "ForceAborted",
+    "IntakeFullError",
+    "Jitter",
+    "NotStartedError",
+    "Outcome",
+    "OutcomeKind",
+    "Panicked",
+    "Rejected",
+    "RejectionKind",
+    "RestartPolicy",
+    "ShutdownReport",
+    "SlotStatus",
+    "SlotView",
+    "SlotkeeperError",
+    "Snapshot",
+    "Submission",
+    "SubmissionRejectedError",
+    "SupervisorClosedError",
+    "TaskAbortedError",
+    "TaskCancelledError",
+    "TaskDefaults",
+    "TaskFailedError",
+    "TaskId",
+    "TaskPanickedError",
+    "TaskSpec",
+]

@@ -1,0 +1,112 @@
+"""What bodies raise to say how they ended, and what callers catch."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, ClassVar
+
+if TYPE_CHECKING:
+    from admission.identity import TaskId
+    from admission.outcome import RejectionKind
+
+__all__ = [
+    "AttemptTimeoutError",
+    "FatalError",
+    "IntakeFullError",
+    "NotStartedError",
+    "SlotkeeperError",
+    "SubmissionRejectedError",
+    "SupervisorClosedError",
+    "TaskAbortedError",
+    "TaskCancelledError",
+    "TaskFailedError",
+    "TaskPanickedError",
+]
+
+
+class SlotkeeperError(Exception):
+    """Base of every error of this library. Tell them apart by type; texts are for people."""
+
+    label: ClassVar[str] = "slotkeeper_error"
+
+
+class TaskFailedError(SlotkeeperError):
+    """Raised by a body: a failure that may be retried, with an exit code where there is one.
+
+    Any other `Exception` is a retryable failure as well; this one only carries more.
+    """
+
+    label = "task_failed"
+
+    def __init__(self, reason: str, *, exit_code: int | None = None) -> None:
+        super().__init__(reason)
+        self.reason = reason
+        self.exit_code = exit_code
+
+
+class FatalError(SlotkeeperError):
+    """Raised by a body: a permanent failure; nothing is retried."""
+
+    label = "task_fatal"
+
+    def __init__(self, reason: str, *, exit_code: int | None = None) -> None:
+        super().__init__(reason)
+        self.reason = reason
+        self.exit_code = exit_code
+
+
+class TaskCancelledError(SlotkeeperError):
+    """Raised in a body that observes its cancellation, and by `result()` of a cancelled submission."""
+
+    label = "task_cancelled"
+
+
+class AttemptTimeoutError(SlotkeeperError, TimeoutError):
+    """An attempt ran longer than its `attempt_timeout`; the error of the `Failed` outcome that follows."""
+
+    label = "task_timeout"
+
+    def __init__(self, timeout: float) -> None:
+        super().__init__(f"attempt timed out after {timeout:g} s")
+        self.timeout = timeout
+
+
+class TaskAbortedError(SlotkeeperError):
+    """Raised by `result()`: the body was given up after its grace; its code may still be running."""
+
+    label = "task_force_aborted"
+
+
+class TaskPanickedError(SlotkeeperError):
+    """Raised by `result()`: an internal fault ended the run, not its body."""
+
+    label = "task_panicked"
+
+
+class SubmissionRejectedError(SlotkeeperError):
+    """Raised by `result()`: the body never ran. `kind` says why, `cause_id` which submission was the cause."""
+
+    label = "submission_rejected"
+
+    def __init__(self, kind: RejectionKind, reason: str, cause_id: TaskId | None = None) -> None:
+        super().__init__(f"{kind}: {reason}")
+        self.kind = kind
+        self.reason = reason
+        self.cause_id = cause_id
+
+
+class IntakeFullError(SlotkeeperError):
+    """Raised by `try_submit`: as many submissions as `AdmissionLimits.intake` are waiting for a decision."""
+
+    label = "intake_full"
+
+
+class SupervisorClosedError(SlotkeeperError):
+    """The supervisor has been shut down, or shutdown has begun; nothing was accepted."""
+
+    label = "shutting_down"
+
+
+class NotStartedError(SlotkeeperError):
+    """The supervisor has not been started; enter its `with` block or call `start()` first."""
+
+    label = "not_started"
