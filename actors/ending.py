@@ -205,7 +205,6 @@ class Desk(RuntimeActor):
         self.callers: dict[TaskId, list[_Caller]] = {}
         self.joining: list[Deferred] = []
         self.epoch = 0
-        self.faults = 0
         self.deadline: float | None = None  # set when the drain begins
         self.drain_grace = grace
         self.announces = True  # an abandon tells nobody that it was requested
@@ -254,10 +253,6 @@ class Desk(RuntimeActor):
 
     # -- from callers ------------------------------------------------------------------------------------------------
 
-    def on_receive(self, message: Any) -> Any:
-        """Handle one message of the protocol."""
-        return DESK_HANDLERS[type(message)](self, message)
-
     def on_submit(self, message: Submit[Any]) -> TaskHandle[Any]:
         """Route a submission to its slot; asked for it, the reply is its handle."""
         submission = message.submission
@@ -283,9 +278,9 @@ class Desk(RuntimeActor):
         elif (record := self.find_slot(ticket.slot, out)) is None:
             self._turn_away(ticket, RejectionKind.RESOURCE_LIMIT, "max_slots is reached", out)
         else:
-            self.routes[ticket.id] = _Route(record, ticket)
-            self.opened(record)
             out.append(self.to_slot(record, Admit(ticket)))
+            self.opened(record)
+            self.routes[ticket.id] = _Route(record, ticket)  # last: nothing can fail that would leave it behind
         self.runtime.perform(self, out)
         return handle
 
@@ -340,7 +335,7 @@ class Desk(RuntimeActor):
             self.members[ticket.id] = ticket.name
             self.names[ticket.name] = ticket.id
             self.epoch += 1
-            out.append(Publish(self.publisher, EventKind.TASK_ADDED, ticket))
+            self.tell_of(out, EventKind.TASK_ADDED, ticket)
             out.append(self.to_slot(route.record, Registered(ticket.id, self.epoch)))
         else:
             self._refuse(route, *refused, out)
@@ -361,36 +356,32 @@ class Desk(RuntimeActor):
 
     def on_rejection(self, message: Rejection) -> None:
         """A slot turned a submission away: resolve it."""
-        route = self.routes.pop(message.ticket.id, None)
+        route = self.routes.get(message.ticket.id)
         if route is None:
             return
         out: list[Any] = [Settle(message.ticket, message.outcome)]
         self._answer_callers(message.ticket.id, out)
-        self.closed(route.record, out)
+        self._leave(route, out)
         self._look_for_the_end(out)
         self.runtime.perform(self, out)
 
     def on_finished(self, message: Finished) -> None:
         """A run has its outcome: membership, events, handle and callers, in this order, in one turn."""
         ticket, outcome = message.ticket, message.outcome
-        route = self.routes.pop(ticket.id, None)
+        route = self.routes.get(ticket.id)
         if route is None:
             return
         out: list[Any] = []
         registered = self._unregister_member(ticket)
-        if message.lingering:
-            self.lingering[ticket.id] = (ticket.name, route.record)
-            self.lingering_names[ticket.name] = ticket.id
         if message.forced_by is Cause.DRAIN:
             self.stuck.append(ticket.name)
         if registered:
-            out.append(Publish(self.publisher, EventKind.TASK_FINISHED, ticket, _finished_fields(outcome)))
+            self.tell_of(out, EventKind.TASK_FINISHED, ticket, outcome)
         out.append(Settle(ticket, outcome))
         if registered:
-            out.append(Publish(self.publisher, EventKind.TASK_REMOVED, ticket))
+            self.tell_of(out, EventKind.TASK_REMOVED, ticket)
         self._answer_callers(ticket.id, out)
-        if not message.lingering:
-            self.closed(route.record, out)
+        self._leave(route, out, lingering=message.lingering)
         self._look_for_the_end(out)
         self.runtime.perform(self, out)
 
@@ -436,37 +427,45 @@ class Desk(RuntimeActor):
 
     def on_fault(self, message: Any, error: BaseException) -> Any:
         """Settle what the message stood for; the tables are as they were before it."""
-        self.faults += 1
         self.publisher.failure(self.component, message, error)
         out: list[Any] = []
         reply: Any = error
         match message:
             case Submit():
                 reply = self.fail_submit(message, error)
-            case Register(ticket=ticket) if (route := self.routes.get(ticket.id)) is not None:
-                self._unregister_member(ticket)
-                self._refuse(route, RejectionKind.ADMISSION_FAILED, "internal fault at registration", out)
+            case Register(ticket=ticket):
+                self._fail_registration(ticket, out)
             case Finished(ticket=ticket, outcome=outcome) | Rejection(ticket=ticket, outcome=outcome):
                 self._erase(ticket, outcome, lingering=getattr(message, "lingering", False), out=out)
             case Released():
                 self.on_released(message)
+            case TimerFired():
+                self.on_timer(message)
             case Withdrawn():
                 self._answer_callers(message.id, out)
             case Viewed(op=look) if isinstance(look, _Look):
                 out.append(Answer(look.reply, error))
             case _:
                 pass
+        self._look_for_the_end(out)
         self.runtime.perform(self, out)
         return reply
 
     def on_effect_fault(self, effect: Any, error: BaseException) -> None:
         """Tell of it; what must not be lost is done by hand."""
-        self.faults += 1
         self.publisher.failure(self.component, effect, error)
         if not isinstance(effect, Publish):
             effect.perform()
 
     # -- parts -------------------------------------------------------------------------------------------------------
+
+    def tell_of(self, out: list[Any], kind: EventKind, ticket: Ticket, outcome: Outcome[Any] | None = None) -> None:
+        """Order that observers are told of this, if one wants to hear of it."""
+        if self.publisher.passes_over(kind, ticket):
+            self.publisher.skip()
+        else:
+            fields = None if outcome is None else _finished_fields(outcome)
+            out.append(Publish(self.publisher, kind, ticket, fields))
 
     def _take_intake(self, ticket: Ticket) -> bool:
         """A submission that did not come through the face takes its place in the intake now, or not at all."""
@@ -479,20 +478,29 @@ class Desk(RuntimeActor):
 
     def _turn_away(self, ticket: Ticket, kind: RejectionKind, reason: str, out: list[Any]) -> None:
         ticket.decided()
-        fields = {"rejection_kind": kind.value, "reason": reason}
+        fields = {"rejection_kind": kind, "reason": reason}
         out.append(Publish(self.publisher, EventKind.SUBMISSION_REJECTED, ticket, fields))
         out.append(Settle(ticket, Rejected(kind, reason)))
 
     def _refuse(self, route: _Route, kind: RejectionKind, reason: str, out: list[Any]) -> None:
         ticket = route.ticket
-        del self.routes[ticket.id]
-        fields = {"rejection_kind": kind.value, "reason": reason}
+        fields = {"rejection_kind": kind, "reason": reason}
         out.append(Settle(ticket, Rejected(kind, reason)))
         out.append(Publish(self.publisher, EventKind.TASK_ADD_FAILED, ticket, fields))
         self._answer_callers(ticket.id, out)
-        self.closed(route.record, out)
         out.append(self.to_slot(route.record, Refused(ticket.id, kind)))
+        self._leave(route, out)
         self._look_for_the_end(out)
+
+    def _leave(self, route: _Route, out: list[Any], *, lingering: bool = False) -> None:
+        """Drop the route of a submission that has its outcome; its place in the slot too, unless its body lingers."""
+        ticket = route.ticket
+        del self.routes[ticket.id]  # first: if the rest fails it is not counted twice
+        if lingering:
+            self.lingering[ticket.id] = (ticket.name, route.record)
+            self.lingering_names[ticket.name] = ticket.id
+        else:
+            self.closed(route.record, out)
 
     def _withdraw(self, target: TaskId | str, cause: Cause, *, waits: bool) -> Any:
         if self.deadline is not None:
@@ -536,14 +544,21 @@ class Desk(RuntimeActor):
     def _erase(self, ticket: Ticket, outcome: Outcome[Any], *, lingering: bool, out: list[Any]) -> None:
         out.append(Settle(ticket, outcome))
         self._unregister_member(ticket)
-        route = self.routes.pop(ticket.id, None)
         self._answer_callers(ticket.id, out)
-        if route is not None and not lingering:
-            self.closed(route.record, out)
-        elif route is not None:
-            self.lingering[ticket.id] = (ticket.name, route.record)
-            self.lingering_names[ticket.name] = ticket.id
+        route = self.routes.get(ticket.id)
+        if route is not None:
+            self._leave(route, out, lingering=lingering)
         self._look_for_the_end(out)
+
+    def _fail_registration(self, ticket: Ticket, out: list[Any]) -> None:
+        kind, reason = RejectionKind.ADMISSION_FAILED, "internal fault at registration"
+        self._unregister_member(ticket)
+        route = self.routes.get(ticket.id)
+        if route is not None:
+            self._refuse(route, kind, reason, out)
+            return
+        out.append(Settle(ticket, Rejected(kind, reason)))  # it failed while it was being refused
+        out += [self.to_slot(record, Refused(ticket.id, kind)) for record in self.all_slots() if record.key == ticket.slot]
 
     # -- shutdown ----------------------------------------------------------------------------------------------------
 
@@ -588,7 +603,6 @@ class Desk(RuntimeActor):
         """The drain is over and a slot has not said how its run ended: resolve it here."""
         out: list[Any] = []
         for route in list(self.routes.values()):
-            self.faults += 1
             error = TimeoutError(f"slot {route.record.key!r} did not end {route.ticket.id} within the drain")
             self.publisher.failure(self.component, route, error)
             self.stuck.append(route.ticket.name)
@@ -639,7 +653,7 @@ class Desk(RuntimeActor):
         if self.flush_timer is not None:
             self.runtime.cancel(self.flush_timer)
         self.settlement.report = report = ShutdownReport(
-            clean=not self.stuck and not self.faults,
+            clean=not self.stuck and not self.publisher.faults,
             stuck=tuple(sorted(self.stuck)),
             still_inside=tuple(sorted(name for name, _ in self.lingering.values())),
             grace=self.drain_grace,
@@ -676,7 +690,7 @@ class _FlushLog:
 
 
 def _finished_fields(outcome: Outcome[Any]) -> dict[str, Any]:
-    fields: dict[str, Any] = {"outcome_kind": outcome.label.value}
+    fields: dict[str, Any] = {"outcome_kind": outcome.label}
     match outcome:
         case Failed(reason=reason, exit_code=exit_code) | Fatal(reason=reason, exit_code=exit_code):
             fields["reason"] = reason
@@ -710,3 +724,5 @@ DESK_HANDLERS: dict[type, Any] = {
     TimerFired: lambda desk, message: desk.on_timer(message),
     Flushed: Desk.on_flushed,
 }
+
+Desk.handlers = DESK_HANDLERS

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from actors.runtime import Runtime
     from admission.outcome import RejectionKind
 
-__all__ = ["LoneSlotActor"]
+__all__ = ["LONE_HANDLERS", "LoneSlotActor"]
 
 
 @dataclass(slots=True)
@@ -92,13 +92,6 @@ class LoneSlotActor(Desk, SlotActor):
         publisher.publish(EventKind.SLOT_CREATED, slot=self.key, announced=False)
 
     # -- which half --------------------------------------------------------------------------------------------------
-
-    def on_receive(self, message: Any) -> Any:
-        """Handle one message of the protocol, in the half that it is for."""
-        if type(message) is TimerFired:
-            return self.on_run_timer(message) or Desk.on_timer(self, message)
-        handler = DESK_HANDLERS.get(type(message)) or SLOT_HANDLERS[type(message)]
-        return handler(self, message)
 
     def handle_inner(self, message: Any) -> None:
         """Handle a message from the other half at once, behind the same barrier as any other."""
@@ -171,3 +164,18 @@ class LoneSlotActor(Desk, SlotActor):
 
     def on_retire(self, _message: Retire) -> None:
         """Nothing: this actor ends with its report."""
+
+    def on_timer(self, message: TimerFired) -> None:
+        """A timer of the run or of the shutdown is due."""
+        if not self.on_run_timer(message):
+            super().on_timer(message)
+
+
+LONE_HANDLERS: dict[type, Any] = {
+    **SLOT_HANDLERS,
+    **DESK_HANDLERS,
+    Submit: LoneSlotActor.on_submit,
+    Retire: LoneSlotActor.on_retire,
+}
+
+LoneSlotActor.handlers = LONE_HANDLERS

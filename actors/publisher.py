@@ -7,7 +7,8 @@ nobody wants still takes its number, so that a filtered log shows that something
 from __future__ import annotations
 
 import logging
-import secrets
+from contextlib import suppress
+from itertools import count, repeat
 from threading import Lock
 from typing import TYPE_CHECKING, Any, Final
 
@@ -96,15 +97,31 @@ class Publisher:
     def __init__(
         self, runtime: Runtime, log: ActorRef[Any] | None = None, sink: LogSink | None = None, name: str | None = None
     ) -> None:
-        self.name = name or secrets.token_hex(6)
+        self.faults = 0  # told of so far
+        self.name = name or runtime.new_name()
         self.log = log
         self._sink = sink
         self._sent = 0
         self._clock = runtime.clock
         self._log_level = sink.level if sink is not None else logging.CRITICAL + 1
-        self._lock = Lock()  # a number and its place in the log's mailbox are taken together
-        self._seq = 0
+        self._numbers = count(1)
+        self._lock = Lock()  # the number of a record and its place in the log's mailbox are taken together
         self._closed = False
+        # Nothing of these kinds is built unless somebody is to be notified. How a task finished decides its level.
+        self._silent = frozenset(
+            kind
+            for kind, level in LEVELS.items()
+            if max([level, *(_FINISHED_LEVELS.values() if kind is EventKind.TASK_FINISHED else ())]) < self._log_level
+        )
+
+    def passes_over(self, kind: EventKind, ticket: Ticket | None = None) -> bool:
+        """Tell whether nobody wants to hear of this: it then only takes its number, by `skip`."""
+        return kind in self._silent and (ticket is None or ticket.notify is None)
+
+    def skip(self, records: int = 1) -> None:
+        """Number records that nobody wants."""
+        for _ in repeat(None, records):
+            next(self._numbers)
 
     def publish(
         self,
@@ -118,12 +135,11 @@ class Publisher:
         announced: bool = True,
     ) -> None:
         """Number this and pass it to whoever wants it. `announced` is False for what only the log hears of."""
+        if self.passes_over(kind, ticket if announced else None):
+            self.skip()
+            return
         notify = ticket.notify if ticket is not None and announced else None
         logged = level_of(kind, fields) >= self._log_level
-        if not logged and notify is None:
-            with self._lock:
-                self._seq += 1
-            return
         clock = self._clock
         event = Event(0, kind, clock.wall(), clock.monotonic(), None, task, slot, attempt, fields or {})
         if ticket is not None:
@@ -131,8 +147,7 @@ class Publisher:
         with self._lock:
             if self._closed:
                 return
-            self._seq += 1
-            event.seq = self._seq
+            event.seq = next(self._numbers)
             if logged and self.log is not None:
                 self._sent += 1
                 deliver(self.log, event)
@@ -141,8 +156,10 @@ class Publisher:
 
     def failure(self, component: str, over: object, error: BaseException) -> None:
         """Tell of a fault of the machinery itself: who failed, over what, and why."""
-        reason = f"{type(over).__name__}: {describe(error)}"
-        self.publish(EventKind.RUNTIME_FAILURE, None, None, {"reason": reason}, task=component)
+        self.faults += 1
+        with suppress(BaseException):  # whoever tells of it has more to do
+            reason = f"{type(over).__name__}: {describe(error)}"
+            self.publish(EventKind.RUNTIME_FAILURE, None, None, {"reason": reason}, task=component)
 
     def unwritten(self) -> int:
         """Records that the log's handler has not taken."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from contextvars import Context
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from actors.bodies import AsyncTaskContext, BodyJob, CancelScope, TaskContext
 from actors.messages import (
@@ -44,7 +44,7 @@ from admission import effects as ordered
 from admission.effects import Cause, Effect, Phase, Rank, TimerKind
 from admission.events import EventKind
 from admission.outcome import Panicked, Rejected, RejectionKind
-from admission.run import AttemptRaised, RunDecision, RunMachine, RunPhase
+from admission.run import AttemptRaised, RunDecision, RunMachine, RunPhase, WorkerPanicked
 from admission.slot import PUBLIC_STATUS, SlotDecision, SlotMachine, Standing
 from admission.snapshot import SlotView
 
@@ -131,10 +131,6 @@ class SlotActor(RuntimeActor):
 
     # -- messages ----------------------------------------------------------------------------------------------------
 
-    def on_receive(self, message: Any) -> Any:
-        """Handle one message of the protocol."""
-        return SLOT_HANDLERS[type(message)](self, message)
-
     def on_admit(self, message: Admit) -> None:
         """Decide about a submission."""
         ticket, machine = message.ticket, self.machine
@@ -186,6 +182,7 @@ class SlotActor(RuntimeActor):
     def on_denied(self, message: Denied) -> None:
         """A permit will never be there."""
         if self._concerns_run(message):
+            self.services.publisher.failure("limiter", message, message.error)
             now = self.runtime.clock.monotonic()
             self._ran(self.run and self.run.denied(message.attempt, message.error, now))
 
@@ -195,7 +192,7 @@ class SlotActor(RuntimeActor):
         if inside is None or inside.entered:
             return
         inside.entered = True
-        self._log_body(EventKind.BODY_ENTERED, inside, "entered_at", message.at)
+        self._log_body(EventKind.BODY_ENTERED, inside, {"entered_at": message.at})
         self._ran(self.run and self.run.started(message.attempt, message.at))
 
     def on_attempt_ended(self, message: AttemptEnded) -> None:
@@ -205,6 +202,8 @@ class SlotActor(RuntimeActor):
             return
         if message.released:
             self._left(inside, message.at)
+        if isinstance(message.result, WorkerPanicked):
+            self.services.publisher.failure("worker", message, RuntimeError(message.result.reason))
         now = message.at if message.at is not None else self.runtime.clock.monotonic()
         self._ran(self.run and self.run.ended(message.attempt, message.result, released=message.released, now=now))
         self._end_if_retired()
@@ -244,7 +243,7 @@ class SlotActor(RuntimeActor):
 
     def _commit(self, decision: SlotDecision) -> None:
         machine = self.machine
-        if PUBLIC_STATUS[decision.phase] is not PUBLIC_STATUS[machine.phase]:
+        if decision.phase is not machine.phase and PUBLIC_STATUS[decision.phase] is not PUBLIC_STATUS[machine.phase]:
             self.since = self.runtime.clock.monotonic()
         machine.commit(decision)
 
@@ -253,19 +252,30 @@ class SlotActor(RuntimeActor):
 
         If a decision fails on the way, what was decided before it is still carried out: it is committed.
         """
-        chain: list[Any] = list(effects)
+        chain: list[Any] = effects
         out: list[Any] = []
+        publisher = self.services.publisher
+        passed_over = 0
         try:
             for effect in chain:  # grows while it is walked
-                step = _STEPS.get(type(effect))
-                if step is None:
-                    out.append(effect)
-                else:
-                    chain += step(self, effect, out)
+                kind = type(effect)
+                if kind is ordered.Emit:
+                    if publisher.passes_over(effect.kind, effect.entry):
+                        passed_over += 1
+                        continue
+                elif kind is ordered.Edge:
+                    if publisher.passes_over(EventKind.SLOT_TRANSITION):
+                        passed_over += 1
+                        continue
+                elif kind in _STEPS:
+                    chain += _STEPS[kind](self, effect, out)
+                    continue
+                out.append(effect)
+            if passed_over:
+                publisher.skip(passed_over)
         except BaseException:
-            followed = chain.index(effect)
-            out += [left for left in chain[followed + 1 :] if type(left) not in _STEPS]
-            self.runtime.perform(self, ordered.in_order(out))
+            rest = chain[chain.index(effect) + 1 :]
+            self.runtime.perform(self, ordered.in_order(out + [left for left in rest if type(left) not in _STEPS]))
             raise
         self.runtime.perform(self, ordered.in_order(out) if len(out) > 1 else out)
 
@@ -299,15 +309,9 @@ class SlotActor(RuntimeActor):
         return decision.effects
 
     def _step_finish(self, effect: ordered.Finish, out: list[Any]) -> Iterable[Any]:
-        ticket = self._owner()
+        finished = Finished(self._owner(), effect.outcome, effect.lingering, effect.forced_by)
+        out.append(_Inform(self.services.to_registry, finished, Rank.END))  # first: the run is over whatever comes now
         decision = self.machine.finished(lingering=effect.lingering)
-        out.append(
-            _Inform(
-                self.services.to_registry,
-                Finished(ticket, effect.outcome, effect.lingering, effect.forced_by),
-                Rank.END,
-            )
-        )
         self._commit(decision)
         if not effect.lingering:
             self.run = None
@@ -356,7 +360,7 @@ class SlotActor(RuntimeActor):
         self.services.publisher.publish(effect.kind, entry, effect.attempt, effect.fields)
 
     def _edge(self, effect: ordered.Edge) -> None:
-        fields = {"from_phase": effect.from_phase.value, "to_phase": effect.to_phase.value}
+        fields = {"from_phase": effect.from_phase, "to_phase": effect.to_phase}
         if effect.reason is not None:
             fields["reason"] = effect.reason
         self.services.publisher.publish(
@@ -372,7 +376,7 @@ class SlotActor(RuntimeActor):
         outcome = Rejected(effect.kind, effect.reason, effect.cause_id)
         self.services.to_registry(Rejection(effect.entry, outcome))
 
-    def _answer(self, effect: ordered.AnswerWithdrawal) -> None:
+    def _answer_withdrawal(self, effect: ordered.AnswerWithdrawal) -> None:
         self.services.to_registry(Withdrawn(effect.id, effect.op, effect.claimed))
 
     def _return_unit(self, _effect: ordered.ReturnUnit) -> None:
@@ -395,10 +399,10 @@ class SlotActor(RuntimeActor):
         inside.worker = worker = WorkerActor.spawn(services.runtime, self.actor_ref, services.bodies.of(spec), job)
         deliver(worker, Begin())
 
-    def _stop(self, effect: ordered.StopAttempt) -> None:
+    def _stop_attempt(self, effect: ordered.StopAttempt) -> None:
         self._tell_worker(Stop(effect.cause))
 
-    def _kill(self, _effect: ordered.KillAttempt) -> None:
+    def _kill_attempt(self, _effect: ordered.KillAttempt) -> None:
         self._tell_worker(Kill())
 
     def _set_flag(self, effect: ordered.SetCancelFlag) -> None:
@@ -420,6 +424,7 @@ class SlotActor(RuntimeActor):
     def on_fault(self, message: Any, error: BaseException) -> Any:
         """Reset the slot in place, and settle what the failing message stood for."""
         self.services.publisher.failure("slot", message, error)
+        self._remember(message)
         failing = message.ticket if isinstance(message, Admit) else None
         self._reset(f"slot failed over {type(message).__name__}", failing)
         match message:
@@ -427,17 +432,31 @@ class SlotActor(RuntimeActor):
                 self.services.to_registry(Withdrawn(message.id, message.op, claimed=False))
             case View():
                 self.services.to_registry(Viewed(message.op, None))
-            case AttemptStarted() if (inside := self._current(message)) is not None and not inside.entered:
-                inside.entered = True
-                self._log_body(EventKind.BODY_ENTERED, inside, "entered_at", message.at)
             case _:
                 pass
         self._end_if_retired()
         return error
 
+    def _remember(self, message: Any) -> None:
+        """Take from a failing message what it tells of the world; nobody will tell it again."""
+        match message:
+            case Drain():
+                self.draining = True
+            case Retire():
+                self.retiring = True
+            case AttemptStarted() if (inside := self._current(message)) is not None and not inside.entered:
+                inside.entered = True
+                self._log_body(EventKind.BODY_ENTERED, inside, {"entered_at": message.at})
+            case AttemptReleased() | AttemptEnded(released=True) if (inside := self._current(message)) is not None:
+                self._left(inside, message.at)
+            case _:
+                pass
+
     def on_stop_requested(self) -> Any:
         """Only its registry ends a slot; from anybody else it counts as a failing handler."""
-        self._reset("slot was asked to stop", None)
+        reason = "slot was asked to stop"
+        self.services.publisher.failure("slot", self, RuntimeError(reason))
+        self._reset(reason, None)
         return True
 
     def _reset(self, reason: str, failing: Ticket | None) -> None:
@@ -455,10 +474,10 @@ class SlotActor(RuntimeActor):
             out.append(ordered.KillAttempt())
         for entry in machine.line:
             assert isinstance(entry, Ticket)
-            out += self._turn_away(entry, reason)
+            out += self._lost_in_reset(entry, reason)
         if failing is not None and failing is not owner and machine.line.get(failing.id) is None:
             failing.decided()
-            out += self._turn_away(failing, reason)
+            out += self._lost_in_reset(failing, reason)
         if owner is not None and not over:
             assert isinstance(owner, Ticket)
             finished = Finished(owner, Panicked(reason), lingering=inside is not None)
@@ -476,9 +495,9 @@ class SlotActor(RuntimeActor):
         self.since = self.runtime.clock.monotonic()
         self.runtime.perform(self, ordered.in_order(out))
 
-    def _turn_away(self, ticket: Ticket, reason: str) -> tuple[Any, ...]:
+    def _lost_in_reset(self, ticket: Ticket, reason: str) -> tuple[Any, ...]:
         kind = RejectionKind.ADMISSION_FAILED
-        fields = {"rejection_kind": kind.value, "reason": reason}
+        fields = {"rejection_kind": kind, "reason": reason}
         return (
             ordered.Emit(EventKind.SUBMISSION_REJECTED, ticket, None, fields),
             ordered.Reject(ticket, kind, reason),
@@ -517,12 +536,16 @@ class SlotActor(RuntimeActor):
         """Remember that the code of this attempt has left, before anything is decided about it."""
         self.inside = None
         if at is not None and inside.entered:
-            self._log_body(EventKind.BODY_LEFT, inside, "left_at", at)
+            self._log_body(EventKind.BODY_LEFT, inside, {"left_at": at})
         if self.run is not None and self.run.phase is RunPhase.LINGERING:
-            self.services.publisher.publish(EventKind.ATTEMPT_RELEASED, inside.ticket, inside.attempt, announced=False)
+            self._log_body(EventKind.ATTEMPT_RELEASED, inside, {})
 
-    def _log_body(self, kind: EventKind, inside: _Inside, instant: str, at: float) -> None:
-        self.services.publisher.publish(kind, inside.ticket, inside.attempt, {instant: at}, announced=False)
+    def _log_body(self, kind: EventKind, inside: _Inside, fields: dict[str, Any]) -> None:
+        publisher = self.services.publisher
+        try:
+            publisher.publish(kind, inside.ticket, inside.attempt, fields, announced=False)
+        except BaseException as error:  # noqa: BLE001 - a record that is lost costs nothing else
+            publisher.failure("slot", kind, error)
 
     def _tell_worker(self, message: Any) -> None:
         if self.inside is not None and self.inside.worker is not None:
@@ -547,7 +570,7 @@ def _edges(before: Phase, after: Phase) -> list[ordered.Edge]:
     return [ordered.Edge(before, after, reason="reset")]
 
 
-SLOT_HANDLERS: dict[type, Any] = {
+SLOT_HANDLERS: Final[dict[type, Any]] = {
     Admit: SlotActor.on_admit,
     Registered: SlotActor.on_registered,
     Refused: SlotActor.on_refused,
@@ -562,6 +585,8 @@ SLOT_HANDLERS: dict[type, Any] = {
     AttemptReleased: SlotActor.on_attempt_released,
     TimerFired: SlotActor.on_run_timer,
 }
+
+SlotActor.handlers = SLOT_HANDLERS
 
 _STEPS: dict[type, Any] = {
     ordered.StartRun: SlotActor._step_start,  # noqa: SLF001
@@ -582,9 +607,9 @@ ACTIONS: dict[type, Any] = {
     ordered.CancelTimer: SlotActor._cancel_timer,  # noqa: SLF001
     ordered.AcquirePermit: SlotActor._acquire,  # noqa: SLF001
     ordered.BeginAttempt: SlotActor._begin,  # noqa: SLF001
-    ordered.StopAttempt: SlotActor._stop,  # noqa: SLF001
-    ordered.KillAttempt: SlotActor._kill,  # noqa: SLF001
-    ordered.AnswerWithdrawal: SlotActor._answer,  # noqa: SLF001
+    ordered.StopAttempt: SlotActor._stop_attempt,  # noqa: SLF001
+    ordered.KillAttempt: SlotActor._kill_attempt,  # noqa: SLF001
+    ordered.AnswerWithdrawal: SlotActor._answer_withdrawal,  # noqa: SLF001
     ordered.Reject: SlotActor._reject,  # noqa: SLF001
     ordered.Register: SlotActor._register,  # noqa: SLF001
     _Inform: SlotActor._inform,  # noqa: SLF001

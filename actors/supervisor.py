@@ -257,21 +257,17 @@ class Supervisor:
         core = self._core
         submission = _submission(work, slot, policy)
         core.running()
-        gate = threading.Event()
-        let_in: list[bool] = []
-
-        def waiter(granted: bool) -> None:  # noqa: FBT001
-            let_in.append(granted)
-            gate.set()
-
-        if not core.intake.take(waiter):
+        if core.intake.take():
+            return core.send(submission)
+        gate = _Gate()
+        if not core.intake.take(gate.open):
             try:
-                gate.wait()
+                core.runtime.wait(gate)
             except BaseException:
-                if not core.intake.withdraw(waiter) and let_in == [True]:
+                if not core.intake.withdraw(gate.open) and gate.granted:
                     core.intake.give()
                 raise
-            if not let_in[0]:
+            if not gate.granted:
                 raise closed_error()
         return core.send(submission)
 
@@ -525,6 +521,26 @@ class _LoopReply:
     def _settle(self, action: Callable[[], object]) -> None:
         with suppress(RuntimeError):  # the loop is closed: nobody waits any more
             self._loop.call_soon_threadsafe(lambda: self.future.done() or action())
+
+
+class _Gate:
+    """Where a submitting thread waits for its place in the intake."""
+
+    __slots__ = ("_event", "granted")
+
+    def __init__(self) -> None:
+        self._event = threading.Event()
+        self.granted = False
+
+    def open(self, granted: bool) -> None:  # noqa: FBT001
+        self.granted = granted
+        self._event.set()
+
+    def done(self) -> bool:
+        return self._event.is_set()
+
+    def wait(self, timeout: float | None) -> bool:
+        return self._event.wait(timeout)
 
 
 def _intake_full(core: _Core) -> IntakeFullError:

@@ -38,21 +38,37 @@ class WorkerActor(RuntimeActor):
         self.ended = False  # the slot knows how the attempt ended
         job.worker = self.actor_ref
 
-    def on_receive(self, message: Any) -> None:
-        """Handle one message of the protocol."""
-        job = self.job
-        match message:
-            case Begin():
-                self._begin()
-            case BodyEntered():
-                if not self.ended:
-                    deliver(self.slot, AttemptStarted(job.ctx.task_id, job.ctx.attempt, message.at))
-            case BodyReturned():
-                self._left(message)
-            case Stop():
-                self.runner.stop(job)
-            case Kill():
-                self.runner.kill(job)
+    def on_begin(self, _message: Begin) -> None:
+        """Hand the body over."""
+        self.handed_over = True
+        try:
+            self.runner.start(self.job)
+        except Exception as error:  # noqa: BLE001 - no thread, no loop: the attempt failed to start and may be retried
+            self.handed_over = False
+            self._end(AttemptRaised(error, f"failed to start: {error}"))
+
+    def on_entered(self, message: BodyEntered) -> None:
+        """Tell the slot that the body is inside."""
+        if not self.ended:
+            ctx = self.job.ctx
+            deliver(self.slot, AttemptStarted(ctx.task_id, ctx.attempt, message.at))
+
+    def on_returned(self, message: BodyReturned) -> None:
+        """Tell the slot that the body has left, and end."""
+        if self.ended:
+            ctx = self.job.ctx
+            deliver(self.slot, AttemptReleased(ctx.task_id, ctx.attempt, message.at))
+            self.end()
+        else:
+            self._end(message.result, message.at)
+
+    def on_stop(self, _message: Stop) -> None:
+        """Wake the body."""
+        self.runner.stop(self.job)
+
+    def on_kill(self, _message: Kill) -> None:
+        """End the body where it can be ended."""
+        self.runner.kill(self.job)
 
     def on_fault(self, message: Any, error: BaseException) -> Any:
         """Report that this worker failed; if the body is inside, its release is still to come."""
@@ -64,22 +80,6 @@ class WorkerActor(RuntimeActor):
         """Nobody stops a worker from outside: that counts as a failure, and the body's release is waited for."""
         self._panic("worker was asked to stop", None)
         return True
-
-    def _begin(self) -> None:
-        self.handed_over = True
-        try:
-            self.runner.start(self.job)
-        except Exception as error:  # noqa: BLE001 - no thread, no loop: the attempt failed to start and may be retried
-            self.handed_over = False
-            self._end(AttemptRaised(error, f"failed to start: {error}"))
-
-    def _left(self, message: BodyReturned) -> None:
-        if self.ended:
-            ctx = self.job.ctx
-            deliver(self.slot, AttemptReleased(ctx.task_id, ctx.attempt, message.at))
-            self.end()
-        else:
-            self._end(message.result, message.at)
 
     def _end(self, result: Any, at: float | None = None) -> None:
         self._report(result, released=True, at=at)
@@ -98,3 +98,12 @@ class WorkerActor(RuntimeActor):
         self.ended = True
         ctx = self.job.ctx
         deliver(self.slot, AttemptEnded(ctx.task_id, ctx.attempt, result, released, at))
+
+
+WorkerActor.handlers = {
+    Begin: WorkerActor.on_begin,
+    BodyEntered: WorkerActor.on_entered,
+    BodyReturned: WorkerActor.on_returned,
+    Stop: WorkerActor.on_stop,
+    Kill: WorkerActor.on_kill,
+}

@@ -6,17 +6,19 @@ The arithmetic is the reference's (taskvisor's BackoffPolicy and JitterPolicy), 
 from __future__ import annotations
 
 import math
+import sys
 from dataclasses import dataclass, replace
-from enum import StrEnum
 from typing import Protocol
 
 from admission.checks import check_duration
+from admission.labels import Label
 
 __all__ = ["Backoff", "Jitter", "RandomSource"]
 
 _DEFAULT_CAP = 30.0
 _LEAST_DELAY = 0.001
 _LARGEST_INDEX = 2**31 - 1
+_LARGEST_FACTOR = sys.float_info.max
 
 
 class RandomSource(Protocol):
@@ -35,7 +37,7 @@ def _between(low: float, high: float, random: RandomSource) -> float:
     return low + (high - low) * random.random()
 
 
-class Jitter(StrEnum):
+class Jitter(Label):
     """How a computed delay is spread, so that many failing runs do not come back in step."""
 
     NONE = "none"
@@ -49,13 +51,9 @@ class Jitter(StrEnum):
 
     def apply(self, delay: float, random: RandomSource) -> float:
         """Spread `delay` seconds. Without a band to draw from, RANDOMIZED_BAND is FULL."""
-        match self:
-            case Jitter.NONE:
-                return delay
-            case Jitter.EQUAL:
-                return _between(delay / 2, delay, random)
-            case Jitter.FULL | Jitter.RANDOMIZED_BAND:
-                return _between(0.0, delay, random)
+        if self is Jitter.NONE:
+            return delay
+        return _between(delay / 2 if self is Jitter.EQUAL else 0.0, delay, random)
 
     def apply_band(self, lower: float, seed: float, cap: float, random: RandomSource) -> float:
         """Draw from [lower, 3 * seed] within `cap` seconds; any other jitter spreads `lower` instead."""
@@ -88,7 +86,7 @@ class Backoff:
         if isinstance(self.factor, bool) or not isinstance(self.factor, (int, float)):
             msg = f"factor must be a number, not {type(self.factor).__name__}"
             raise TypeError(msg)
-        if not (math.isfinite(self.factor) and self.factor >= 1):
+        if not 1 <= self.factor <= _LARGEST_FACTOR:  # also catches NaN
             msg = f"factor must be finite and at least 1, got {self.factor}"
             raise ValueError(msg)
         first, cap, floor = (check_duration(name, getattr(self, name)) for name in ("first", "cap", "floor"))

@@ -26,7 +26,7 @@ def check_duration(name: str, value: object) -> float:
         try:
             seconds = float(value)
         except OverflowError:
-            seconds = math.copysign(FOREVER, value)
+            seconds = FOREVER if value > 0 else -FOREVER
     else:
         msg = f"{name} must be seconds (int or float) or a timedelta, not {type(value).__name__}"
         raise TypeError(msg)

@@ -7,8 +7,11 @@ then what is given back, events, work on attempts, answers, the end of a run, an
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from enum import Enum, IntEnum, StrEnum
-from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias
+from enum import IntEnum
+from operator import attrgetter
+from typing import TYPE_CHECKING, Any, ClassVar, Final, TypeAlias
+
+from admission.labels import Label
 
 if TYPE_CHECKING:
     from admission.events import EventKind
@@ -17,6 +20,7 @@ if TYPE_CHECKING:
     from admission.policy import AdmissionPolicy
 
 __all__ = [
+    "NO_FIELDS",
     "AcquirePermit",
     "AnswerWithdrawal",
     "BeginAttempt",
@@ -55,7 +59,7 @@ class Entry:
     name: str
 
 
-class Phase(StrEnum):
+class Phase(Label):
     """Where a slot stands. `admission.slot.LEGAL_EDGES` lists every change that there is."""
 
     ABSENT = "absent"
@@ -67,7 +71,7 @@ class Phase(StrEnum):
     CLOSED = "closed"
 
 
-class Cause(StrEnum):
+class Cause(Label):
     """Who asks a run to stop, or what ended the wait for it."""
 
     REMOVE = "remove"
@@ -77,7 +81,7 @@ class Cause(StrEnum):
     TIMEOUT = "timeout"
 
 
-class TimerKind(Enum):
+class TimerKind(Label):
     """The timers of a run; at most one of each is pending."""
 
     TIMEOUT = "attempt_timeout"
@@ -93,8 +97,9 @@ class Rank(IntEnum):
     EVENT = 2
     WORK = 3
     ANSWER = 4
-    END = 5
-    REGISTER = 6
+    REJECT = 5
+    END = 6
+    REGISTER = 7
 
 
 @dataclass(slots=True)
@@ -129,6 +134,10 @@ class Emit:
     attempt: int | None = None
     fields: dict[str, Any] = field(default_factory=dict)
     rank: ClassVar[Rank] = Rank.EVENT
+
+
+NO_FIELDS: Final[dict[str, Any]] = {}
+"""For an event that has nothing to say but its kind; shared, never written to."""
 
 
 @dataclass(slots=True)
@@ -234,7 +243,7 @@ class Reject:
     kind: RejectionKind
     reason: str
     cause_id: TaskId | None = None
-    rank: ClassVar[Rank] = Rank.ANSWER
+    rank: ClassVar[Rank] = Rank.REJECT
 
 
 @dataclass(slots=True)
@@ -285,8 +294,7 @@ Effect: TypeAlias = (
 )
 
 
-def _rank(effect: Effect) -> Rank:
-    return effect.rank
+_rank = attrgetter("rank")
 
 
 def in_order(effects: list[Effect]) -> list[Effect]:

@@ -36,6 +36,7 @@ class TaskFailedError(SlotkeeperError):
     """
 
     label = "task_failed"
+    exit_code: int | None = None  # of a subclass too that does not call this constructor
 
     def __init__(self, reason: str, *, exit_code: int | None = None) -> None:
         super().__init__(reason)
@@ -47,6 +48,7 @@ class FatalError(SlotkeeperError):
     """Raised by a body: a permanent failure; nothing is retried."""
 
     label = "task_fatal"
+    exit_code: int | None = None
 
     def __init__(self, reason: str, *, exit_code: int | None = None) -> None:
         super().__init__(reason)
@@ -66,8 +68,11 @@ class AttemptTimeoutError(SlotkeeperError, TimeoutError):
     label = "task_timeout"
 
     def __init__(self, timeout: float) -> None:
-        super().__init__(f"attempt timed out after {timeout:g} s")
+        super().__init__(timeout)
         self.timeout = timeout
+
+    def __str__(self) -> str:
+        return f"attempt timed out after {self.timeout:g} s"
 
 
 class TaskAbortedError(SlotkeeperError):
@@ -88,10 +93,13 @@ class SubmissionRejectedError(SlotkeeperError):
     label = "submission_rejected"
 
     def __init__(self, kind: RejectionKind, reason: str, cause_id: TaskId | None = None) -> None:
-        super().__init__(f"{kind}: {reason}")
+        super().__init__(kind, reason, cause_id)
         self.kind = kind
         self.reason = reason
         self.cause_id = cause_id
+
+    def __str__(self) -> str:
+        return f"{self.kind}: {self.reason}"
 
 
 class IntakeFullError(SlotkeeperError):

@@ -6,8 +6,9 @@ Events are observability. They drive nothing: losing any of them changes nothing
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from enum import StrEnum
 from typing import TYPE_CHECKING, Any
+
+from admission.labels import Label
 
 if TYPE_CHECKING:
     from admission.identity import TaskId
@@ -15,14 +16,14 @@ if TYPE_CHECKING:
 __all__ = ["BackoffSource", "Event", "EventKind"]
 
 
-class BackoffSource(StrEnum):
+class BackoffSource(Label):
     """What a pause between attempts follows."""
 
     SUCCESS = "success"
     FAILURE = "failure"
 
 
-class EventKind(StrEnum):
+class EventKind(Label):
     """What happened. Labels are stable; new kinds may come in a minor release."""
 
     # Admission.

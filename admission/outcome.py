@@ -7,8 +7,9 @@ the type, at `Rejected.kind` and at `exit_code`.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from enum import StrEnum
 from typing import TYPE_CHECKING, ClassVar, Generic, TypeAlias, TypeVar
+
+from admission.labels import Label
 
 if TYPE_CHECKING:
     from admission.identity import TaskId
@@ -29,7 +30,7 @@ __all__ = [
 T_co = TypeVar("T_co", covariant=True)
 
 
-class OutcomeKind(StrEnum):
+class OutcomeKind(Label):
     """The label of an outcome in events and logs."""
 
     COMPLETED = "outcome_completed"
@@ -41,7 +42,7 @@ class OutcomeKind(StrEnum):
     REJECTED = "outcome_rejected"
 
 
-class RejectionKind(StrEnum):
+class RejectionKind(Label):
     """Why a body never ran. May grow in a minor release: match with a wildcard arm."""
 
     ALREADY_EXISTS = "already_exists"

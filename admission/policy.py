@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from enum import StrEnum
 from typing import ClassVar
 
-from admission.checks import check_optional_duration
+from admission.checks import check_duration
+from admission.labels import Label
 
 __all__ = ["AdmissionPolicy", "RestartPolicy"]
 
 
-class AdmissionPolicy(StrEnum):
+class AdmissionPolicy(Label):
     """What happens to a submission whose slot is busy. An idle slot takes any submission at once."""
 
     QUEUE = "queue"
@@ -39,12 +39,14 @@ class RestartPolicy:
     ON_FAILURE: ClassVar[RestartPolicy]
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "interval", check_optional_duration("interval", self.interval))
+        if self.interval is not None:
+            object.__setattr__(self, "interval", check_duration("interval", self.interval))
 
     @classmethod
     def always(cls, interval: object = None) -> RestartPolicy:
         """Run again after success and after retryable failure; `interval` seconds apply after a success only."""
-        return cls(after_failure=True, after_success=True, interval=check_optional_duration("interval", interval))
+        seconds = None if interval is None else check_duration("interval", interval)
+        return cls(after_failure=True, after_success=True, interval=seconds)
 
 
 RestartPolicy.NEVER = RestartPolicy(after_failure=False, after_success=False)

@@ -1,4 +1,4 @@
-"""How the owner's run goes: attempts, retries, timeouts, cancellation, release. Every decision, as a pure state machine.
+"""How the owner's run goes: attempts, retries, timeouts, cancellation, release. All of it a pure state machine.
 
 A method reads the state and returns a :class:`RunDecision` (or None for a message that is not current in this phase);
 nothing changes until :meth:`RunMachine.commit`, which only assigns. Time comes in with the messages.
@@ -7,10 +7,10 @@ nothing changes until :meth:`RunMachine.commit`, which only assigns. Time comes 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from enum import Enum
 from typing import TYPE_CHECKING, Any, Final, Generic, TypeAlias, TypeVar
 
 from admission.effects import (
+    NO_FIELDS,
     AcquirePermit,
     BeginAttempt,
     CancelTimer,
@@ -29,6 +29,7 @@ from admission.effects import (
 )
 from admission.errors import AttemptTimeoutError, FatalError, TaskCancelledError, TaskFailedError
 from admission.events import BackoffSource, EventKind
+from admission.labels import Label
 from admission.outcome import Cancelled, Completed, Failed, Fatal, ForceAborted, Outcome, Panicked
 from admission.slot import Standing
 
@@ -102,7 +103,7 @@ def classify(error: BaseException, reason: str) -> AttemptRaised | AttemptCancel
 # -- the machine ---------------------------------------------------------------------------------------------------
 
 
-class RunPhase(Enum):
+class RunPhase(Label):
     """Where the owner's run stands."""
 
     NEW = "new"
@@ -121,6 +122,11 @@ class RunPhase(Enum):
     OVER = "over"
 
 
+_ENDS: Final = {
+    AttemptReturned: EventKind.ATTEMPT_SUCCEEDED,
+    AttemptRaised: EventKind.ATTEMPT_FAILED,
+    AttemptCancelled: EventKind.ATTEMPT_CANCELLED,
+}
 _WITH_BODY: Final = frozenset({RunPhase.STARTING, RunPhase.INSIDE, RunPhase.OVERDUE, RunPhase.REPORTED})
 
 
@@ -194,11 +200,6 @@ class RunMachine:
         if self.phase is RunPhase.LINGERING or self.phase is RunPhase.OVER:
             return Standing.OVER
         return Standing.CLAIMED if self.claimed else Standing.FREE
-
-    @property
-    def has_body(self) -> bool:
-        """Whether a worker still has a body that has not left."""
-        return self.phase in _WITH_BODY or self.phase is RunPhase.LINGERING
 
     # -- messages ------------------------------------------------------------------------------------------------
 
@@ -314,13 +315,12 @@ class RunMachine:
                 return decision
             effects.append(SetCancelFlag(cause))
             effects.append(StopAttempt(cause))
-        # Of an overdue body the deadline is already set by its timeout; a later claim does not extend it.
-        by = now + self.grace if standing is Standing.FREE and self.deadline is None else self.deadline
-        if by is None or (deadline is not None and deadline <= by):
+        by = self.deadline  # of an overdue body it is set by its timeout; a later claim does not extend it
+        if by is None:
+            by, decision.forced_by = now + self.grace, cause
+        if deadline is not None and deadline <= by:
             by, decision.forced_by = deadline, cause
-        elif self.deadline is None:
-            decision.forced_by = cause
-        if by is not None and by != self.deadline:
+        if by != self.deadline:
             decision.deadline = by
             effects.append(SetTimer(TimerKind.GRACE, by))
         return decision
@@ -338,19 +338,19 @@ class RunMachine:
 
     def _begin(self, decision: RunDecision) -> None:
         decision.phase = RunPhase.STARTING
-        decision.effects.append(Emit(EventKind.ATTEMPT_STARTING, self.entry, decision.attempt))
+        decision.effects.append(Emit(EventKind.ATTEMPT_STARTING, self.entry, decision.attempt, NO_FIELDS))
         decision.effects.append(BeginAttempt(decision.attempt))
 
     def _overdue(self, decision: RunDecision, now: float) -> None:
         timeout = self.settings.attempt_timeout
-        fields = {"timeout": timeout, "duration": now - (self.entered_at or now)}
+        fields = {"timeout": timeout, "duration": self._elapsed(now)}
         decision.phase = RunPhase.OVERDUE
         decision.effects += (
             SetCancelFlag(Cause.TIMEOUT),
             Emit(EventKind.ATTEMPT_TIMED_OUT, self.entry, self.attempt, fields),
             StopAttempt(Cause.TIMEOUT),
         )
-        if self.deadline is None or now + self.grace < self.deadline:
+        if self.deadline is None:  # one that a claim has set comes first anyway
             decision.deadline = now + self.grace
             decision.forced_by = Cause.TIMEOUT
             decision.effects.append(SetTimer(TimerKind.GRACE, decision.deadline))
@@ -362,48 +362,44 @@ class RunMachine:
     def _settle(self, decision: RunDecision, result: BodyResult[Any], now: float, *, held: bool = True) -> None:
         """The body has left: say how the attempt went, then end the run or prepare its next attempt (table E.2)."""
         effects = decision.effects
-        elapsed = now - (self.entered_at if self.entered_at is not None else now)
+        elapsed = self._elapsed(now)
         self._drop_body_timers(decision)
         if self.limited and held:
             effects.append(ReturnPermit(self.attempt))
         if self.phase is not RunPhase.OVERDUE:  # an overdue attempt was reported when it timed out
             effects.append(self._attempt_event(result, elapsed))
-        match result:
-            case AttemptReturned(value=value):
-                decision.retries = 0
-                if not self.settings.restart.after_success:
-                    self._finish(decision, Cancelled() if self.claimed else Completed(value))
-                elif self.claimed:
-                    self._finish(decision, Cancelled())
-                else:
-                    self._rest(decision, elapsed, now)
-            case AttemptRaised(fatal=False):
-                self._retry_or_fail(decision, result, now)
-            case AttemptRaised():
-                self._finish(decision, Fatal(result.reason, result.error, result.exit_code))
-            case AttemptCancelled():
+        if isinstance(result, AttemptCancelled):
+            self._finish(decision, Cancelled())
+        elif isinstance(result, AttemptReturned):
+            decision.retries = 0
+            if self.claimed:
                 self._finish(decision, Cancelled())
+            elif self.settings.restart.after_success:
+                self._rest(decision, elapsed, now)
+            else:
+                self._finish(decision, Completed(result.value))
+        elif result.fatal:
+            self._finish(decision, Fatal(result.reason, result.error, result.exit_code))
+        else:
+            self._retry_or_fail(decision, result, now)
+
+    def _elapsed(self, now: float) -> float:
+        return now - self.entered_at if self.entered_at is not None else 0.0
 
     def _attempt_event(self, result: BodyResult[Any], elapsed: float) -> Emit:
         fields: dict[str, Any] = {"duration": elapsed}
-        match result:
-            case AttemptReturned():
-                kind = EventKind.ATTEMPT_SUCCEEDED
-            case AttemptCancelled():
-                kind = EventKind.ATTEMPT_CANCELLED
-            case AttemptRaised():
-                kind = EventKind.ATTEMPT_FAILED
-                fields["reason"] = result.reason
-                if result.exit_code is not None:
-                    fields["exit_code"] = result.exit_code
-        return Emit(kind, self.entry, self.attempt, fields)
+        if isinstance(result, AttemptRaised):
+            fields["reason"] = result.reason
+            if result.exit_code is not None:
+                fields["exit_code"] = result.exit_code
+        return Emit(_ENDS[type(result)], self.entry, self.attempt, fields)
 
     def _rest(self, decision: RunDecision, elapsed: float, now: float) -> None:
         """Pause after a success: the interval, and in any case no more than one attempt a millisecond."""
         interval = self.settings.restart.interval
         delay = max(interval or 0.0, LEAST_PERIOD - elapsed)
         if interval is not None:
-            fields = {"delay": delay, "backoff_source": BackoffSource.SUCCESS.value}
+            fields = {"delay": delay, "backoff_source": BackoffSource.SUCCESS}
             decision.effects.append(Emit(EventKind.BACKOFF_SCHEDULED, self.entry, self.attempt, fields))
         elif delay <= 0:
             self._next_attempt(decision)
@@ -421,7 +417,7 @@ class RunMachine:
             return
         delay = settings.backoff.delay_for_retry(self.retries, self.random)
         decision.retries += 1
-        fields = {"delay": delay, "backoff_source": BackoffSource.FAILURE.value, "reason": result.reason}
+        fields = {"delay": delay, "backoff_source": BackoffSource.FAILURE, "reason": result.reason}
         decision.effects.append(Emit(EventKind.BACKOFF_SCHEDULED, self.entry, self.attempt, fields))
         if self.claimed:  # the pause ends as soon as it begins
             self._finish(decision, Cancelled())

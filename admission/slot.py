@@ -11,10 +11,12 @@ How the owner's attempts go is not decided here but in `admission.run`.
 from __future__ import annotations
 
 from collections import OrderedDict
+from dataclasses import dataclass
 from enum import Enum
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from admission.effects import (
+    NO_FIELDS,
     AnswerWithdrawal,
     Cause,
     ClaimRun,
@@ -39,7 +41,16 @@ if TYPE_CHECKING:
 
     from admission.identity import TaskId
 
-__all__ = ["LEGAL_EDGES", "PUBLIC_STATUS", "Line", "LineChange", "SlotDecision", "SlotMachine", "Standing", "Withdrawal"]
+__all__ = [
+    "LEGAL_EDGES",
+    "PUBLIC_STATUS",
+    "Line",
+    "LineChange",
+    "SlotDecision",
+    "SlotMachine",
+    "Standing",
+    "Withdrawal",
+]
 
 _ABSENT, _IDLE, _ADMITTING = Phase.ABSENT, Phase.IDLE, Phase.ADMITTING
 _PENDING, _RUNNING, _TERMINATING, _CLOSED = Phase.CANCEL_PENDING, Phase.RUNNING, Phase.TERMINATING, Phase.CLOSED
@@ -189,11 +200,6 @@ class SlotMachine:
             self.line.apply(decision.line)
 
     @property
-    def is_busy(self) -> bool:
-        """Whether somebody owns the slot."""
-        return self.owner is not None
-
-    @property
     def queue_is_full(self) -> bool:
         """Whether `max_slot_queue` submissions wait."""
         return self.max_queue is not None and len(self.line) >= self.max_queue
@@ -212,7 +218,7 @@ class SlotMachine:
             return self.turn_away(entry, RejectionKind.SHUTTING_DOWN, "shutdown has begun")
         if self.owner is None:
             decision = SlotDecision(self, [])
-            self._admit(decision, entry, self.phase, {"policy": entry.policy.value, "status": "admitting"})
+            self._admit(decision, entry, self.phase, {"policy": entry.policy, "status": "admitting"})
             return decision
         return _WHEN_BUSY[entry.policy].decide(self, entry, unit)
 
@@ -279,6 +285,8 @@ class SlotMachine:
 
     def finished(self, *, lingering: bool) -> SlotDecision:
         """The owner has its outcome. While its body lingers the slot stays taken, and says so."""
+        if self.phase is not _RUNNING and self.phase is not _TERMINATING:
+            return SlotDecision(self, [])  # an owner that is not registered yet has nothing to end
         if not lingering:
             return self._free([])
         effects: list[Effect] = []
@@ -290,7 +298,7 @@ class SlotMachine:
 
     def released(self) -> SlotDecision:
         """The body of an owner that lingered has left."""
-        return self._free([])
+        return self._free([]) if self.phase is _TERMINATING else SlotDecision(self, [])
 
     # -- shutdown ------------------------------------------------------------------------------------------------
 
@@ -325,7 +333,7 @@ class SlotMachine:
         decision.owner = entry
         decision.effects += (
             Edge(phase, _ADMITTING),
-            Emit(EventKind.TASK_ADD_REQUESTED, entry),
+            Emit(EventKind.TASK_ADD_REQUESTED, entry, None, NO_FIELDS),
             Emit(EventKind.SUBMISSION_ACCEPTED, entry, None, fields),
             Register(entry),
         )
@@ -350,6 +358,7 @@ class SlotMachine:
         return decision
 
     def turn_away(self, entry: Entry, kind: RejectionKind, reason: str) -> SlotDecision:
+        """Reject a submission and change nothing."""
         effects: list[Effect] = []
         _reject(effects, entry, kind, reason)
         return SlotDecision(self, effects)
@@ -358,7 +367,7 @@ class SlotMachine:
 def _reject(
     effects: list[Effect], entry: Entry, kind: RejectionKind, reason: str, cause_id: TaskId | None = None
 ) -> None:
-    fields: dict[str, object] = {"rejection_kind": kind.value, "reason": reason}
+    fields: dict[str, object] = {"rejection_kind": kind, "reason": reason}
     if cause_id is not None:
         fields["cause_id"] = int(cause_id)
     effects.append(Emit(EventKind.SUBMISSION_REJECTED, entry, None, fields))
@@ -366,14 +375,15 @@ def _reject(
 
 
 def _remove_requested(entry: Entry, cause: Cause) -> Emit:
-    fields = {"reason": cause.value} if cause is Cause.CANCEL else {}
+    fields = {"reason": cause} if cause is Cause.CANCEL else {}
     return Emit(EventKind.TASK_REMOVE_REQUESTED, entry, None, fields)
 
 
 # -- one rule per policy: what a submission does that finds its slot busy ------------------------------------------
 
 
-class _BusyRule(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class _BusyRule:
     needs_unit: Callable[[SlotMachine], bool]
     decide: Callable[[SlotMachine, Entry, bool], SlotDecision]
 
@@ -384,7 +394,7 @@ def _queue(slot: SlotMachine, entry: Entry, unit: bool) -> SlotDecision:  # noqa
         return slot.turn_away(entry, RejectionKind.QUEUE_FULL, f"{depth} of {slot.max_queue} places taken")
     if not unit:
         return slot.turn_away(entry, RejectionKind.RESOURCE_LIMIT, "max_total_pending is reached")
-    fields: dict[str, object] = {"policy": entry.policy.value, "depth": depth + 1}
+    fields: dict[str, object] = {"policy": entry.policy, "depth": depth + 1}
     decision = SlotDecision(slot, [Emit(EventKind.SUBMISSION_ACCEPTED, entry, None, fields)])
     decision.line = LineChange(_LineOp.APPEND, entry)
     return decision
@@ -400,7 +410,7 @@ def _replace(slot: SlotMachine, entry: Entry, unit: bool) -> SlotDecision:  # no
         reason = f"superseded by {entry.id}"
         _reject(effects, displaced, RejectionKind.SUPERSEDED_BY_REPLACE, reason, entry.id)
     decision.line = LineChange(_LineOp.PUSH_HEAD if displaced is None else _LineOp.SWAP_HEAD, entry)
-    fields: dict[str, object] = {"policy": entry.policy.value, "depth": len(slot.line) + (displaced is None)}
+    fields: dict[str, object] = {"policy": entry.policy, "depth": len(slot.line) + (displaced is None)}
     if slot.phase is _ADMITTING:  # the registry has not decided yet: the removal waits for its answer
         decision.phase = _PENDING
     elif slot.phase is _RUNNING and owner is not None:
@@ -411,7 +421,7 @@ def _replace(slot: SlotMachine, entry: Entry, unit: bool) -> SlotDecision:  # no
         effects.append(_remove_requested(owner, Cause.REPLACE))
         effects.append(ClaimRun(Cause.REPLACE))
     else:
-        fields["status"] = PUBLIC_STATUS[slot.phase].value
+        fields["status"] = PUBLIC_STATUS[slot.phase]
     effects.append(Emit(EventKind.SUBMISSION_ACCEPTED, entry, None, fields))
     return decision
 
@@ -420,7 +430,7 @@ def _drop_if_running(slot: SlotMachine, entry: Entry, unit: bool) -> SlotDecisio
     return slot.turn_away(entry, RejectionKind.SLOT_BUSY, f"the slot is {PUBLIC_STATUS[slot.phase]}")
 
 
-_WHEN_BUSY: Final = {
+_WHEN_BUSY: Final[dict[AdmissionPolicy, _BusyRule]] = {
     AdmissionPolicy.QUEUE: _BusyRule(lambda slot: not slot.queue_is_full, _queue),
     AdmissionPolicy.REPLACE: _BusyRule(lambda slot: not slot.line, _replace),
     AdmissionPolicy.DROP_IF_RUNNING: _BusyRule(lambda _slot: False, _drop_if_running),

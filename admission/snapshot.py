@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from enum import StrEnum
 from typing import TYPE_CHECKING
+
+from admission.labels import Label
 
 if TYPE_CHECKING:
     from admission.identity import TaskId
@@ -12,7 +13,7 @@ if TYPE_CHECKING:
 __all__ = ["SlotStatus", "SlotView", "Snapshot"]
 
 
-class SlotStatus(StrEnum):
+class SlotStatus(Label):
     """The public status of a slot. A slot without work is not listed."""
 
     IDLE = "idle"

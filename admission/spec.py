@@ -3,22 +3,26 @@
 from __future__ import annotations
 
 import inspect
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from enum import Enum
+from functools import partial
+from types import FunctionType
 from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
 
 from admission.backoff import Backoff
-from admission.checks import check_count, check_optional_duration, check_text
+from admission.checks import check_count, check_duration, check_optional_duration, check_text
 from admission.policy import AdmissionPolicy, RestartPolicy
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Mapping, Sequence
+    from collections.abc import Awaitable, Callable, Sequence
     from datetime import timedelta
     from types import MappingProxyType
 
 __all__ = ["INHERIT", "Inherit", "RunSettings", "Submission", "TaskDefaults", "TaskSpec"]
 
 T = TypeVar("T")
+R = TypeVar("R")
 _EMPTY: Final[dict[str, Any]] = {}
 
 
@@ -64,7 +68,7 @@ class TaskDefaults:
     settings: RunSettings = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
-        _check_settings(self)
+        _check_settings(self, may_inherit=False)
         timeout = check_optional_duration("attempt_timeout", self.attempt_timeout, positive=True)
         object.__setattr__(self, "attempt_timeout", timeout)
         object.__setattr__(self, "settings", RunSettings(self.restart, self.backoff, timeout, self.max_retries))
@@ -97,23 +101,20 @@ class TaskSpec(Generic[T]):
         if self.name is not None:
             check_text("name", self.name)
         if type(self.args) is not tuple:
-            if isinstance(self.args, str):
-                msg = "args must be a sequence of positional arguments, not a str; write args=(value,)"
-                raise TypeError(msg)
-            object.__setattr__(self, "args", tuple(self.args))
+            object.__setattr__(self, "args", _args(self.args))
         if self.kwargs is not _EMPTY:
-            object.__setattr__(self, "kwargs", dict(self.kwargs))
-        _check_settings(self)
+            object.__setattr__(self, "kwargs", _kwargs(self.kwargs))
+        _check_settings(self, may_inherit=True)
         if self.attempt_timeout is not INHERIT:
             timeout = check_optional_duration("attempt_timeout", self.attempt_timeout, positive=True)
             object.__setattr__(self, "attempt_timeout", timeout)
         object.__setattr__(self, "is_coroutine", _is_coroutine_function(self.body))
-        object.__setattr__(self, "label", getattr(self.body, "__qualname__", None) or type(self.body).__name__)
+        object.__setattr__(self, "label", _label(self.body))
 
     @classmethod
     def once(
         cls,
-        body: Callable[..., T | Awaitable[T]],
+        body: Callable[..., R | Awaitable[R]],
         *,
         args: Sequence[Any] = (),
         kwargs: Mapping[str, Any] = _EMPTY,
@@ -121,7 +122,7 @@ class TaskSpec(Generic[T]):
         attempt_timeout: float | timedelta | Inherit | None = INHERIT,
         backoff: Backoff | Inherit = INHERIT,
         max_retries: int | Inherit | None = INHERIT,
-    ) -> TaskSpec[T]:
+    ) -> TaskSpec[R]:
         """One attempt, whatever its result.
 
         Args:
@@ -137,12 +138,12 @@ class TaskSpec(Generic[T]):
             TypeError, ValueError: an argument of the wrong type or out of range, named in the message.
 
         """
-        return cls(body, args, kwargs, name, RestartPolicy.NEVER, backoff, attempt_timeout, max_retries)
+        return TaskSpec(body, args, kwargs, name, RestartPolicy.NEVER, backoff, attempt_timeout, max_retries)
 
     @classmethod
     def restartable(
         cls,
-        body: Callable[..., T | Awaitable[T]],
+        body: Callable[..., R | Awaitable[R]],
         *,
         args: Sequence[Any] = (),
         kwargs: Mapping[str, Any] = _EMPTY,
@@ -150,14 +151,14 @@ class TaskSpec(Generic[T]):
         attempt_timeout: float | timedelta | Inherit | None = INHERIT,
         backoff: Backoff | Inherit = INHERIT,
         max_retries: int | Inherit | None = INHERIT,
-    ) -> TaskSpec[T]:
+    ) -> TaskSpec[R]:
         """Again after every retryable failure. Unless `max_retries` is set somewhere, **without limit**."""
-        return cls(body, args, kwargs, name, RestartPolicy.ON_FAILURE, backoff, attempt_timeout, max_retries)
+        return TaskSpec(body, args, kwargs, name, RestartPolicy.ON_FAILURE, backoff, attempt_timeout, max_retries)
 
     @classmethod
     def periodic(
         cls,
-        body: Callable[..., T | Awaitable[T]],
+        body: Callable[..., R | Awaitable[R]],
         every: float | timedelta | None,
         *,
         args: Sequence[Any] = (),
@@ -166,25 +167,26 @@ class TaskSpec(Generic[T]):
         attempt_timeout: float | timedelta | Inherit | None = INHERIT,
         backoff: Backoff | Inherit = INHERIT,
         max_retries: int | Inherit | None = INHERIT,
-    ) -> TaskSpec[T]:
+    ) -> TaskSpec[R]:
         """Again `every` seconds after each success ended (fixed delay), and after every retryable failure.
 
         0 or None = at once. Ends when it is cancelled, fails fatally, or exhausts `max_retries`.
         """
-        restart = RestartPolicy.always(check_optional_duration("every", every) or None)
-        return cls(body, args, kwargs, name, restart, backoff, attempt_timeout, max_retries)
+        pause = None if every is None else check_duration("every", every) or None
+        restart = RestartPolicy.always(pause)
+        return TaskSpec(body, args, kwargs, name, restart, backoff, attempt_timeout, max_retries)
 
     @classmethod
     def from_defaults(
         cls,
-        body: Callable[..., T | Awaitable[T]],
+        body: Callable[..., R | Awaitable[R]],
         *,
         args: Sequence[Any] = (),
         kwargs: Mapping[str, Any] = _EMPTY,
         name: str | None = None,
-    ) -> TaskSpec[T]:
+    ) -> TaskSpec[R]:
         """Every setting from the supervisor's `TaskDefaults`."""
-        return cls(body, args, kwargs, name)
+        return TaskSpec(body, args, kwargs, name)
 
     def resolve(self, defaults: TaskDefaults) -> RunSettings:
         """Return the settings of a run of this spec under these defaults."""
@@ -222,7 +224,7 @@ class Submission(Generic[T]):
             object.__setattr__(self, "policy", _policy(self.policy))
 
 
-def _policy(value: object) -> AdmissionPolicy:
+def _policy(value: str) -> AdmissionPolicy:
     try:
         return AdmissionPolicy(value)
     except ValueError:
@@ -231,17 +233,41 @@ def _policy(value: object) -> AdmissionPolicy:
         raise ValueError(msg) from None
 
 
-def _check_settings(owner: TaskSpec[Any] | TaskDefaults) -> None:
-    for name, kind in (("restart", RestartPolicy), ("backoff", Backoff)):
-        value = getattr(owner, name)
-        if value is not INHERIT and not isinstance(value, kind):
-            msg = f"{name} must be a {kind.__name__}, not {type(value).__name__}"
-            raise TypeError(msg)
-    if owner.max_retries is not INHERIT and owner.max_retries is not None:
-        check_count("max_retries", owner.max_retries)
+def _args(value: Iterable[Any]) -> tuple[Any, ...]:
+    if isinstance(value, (str, bytes)) or not isinstance(value, Iterable):
+        msg = f"args must be a sequence of positional arguments, not {type(value).__name__}; write args=(value,)"
+        raise TypeError(msg)
+    return tuple(value)
+
+
+def _kwargs(value: Mapping[str, Any]) -> dict[str, Any]:
+    if not isinstance(value, Mapping) or not all(isinstance(key, str) for key in value):
+        msg = "kwargs must be a mapping of str keys to keyword arguments"
+        raise TypeError(msg)
+    return dict(value)
+
+
+def _label(body: object) -> str:
+    """Name a callable; a proxy that answers any attribute with a proxy has no name of its own."""
+    name = getattr(body, "__qualname__", None)
+    return name if isinstance(name, str) and name else type(body).__name__
+
+
+def _check_settings(owner: TaskSpec[Any] | TaskDefaults, *, may_inherit: bool) -> None:
+    restart, backoff, max_retries = owner.restart, owner.backoff, owner.max_retries
+    if not isinstance(restart, RestartPolicy) and not (may_inherit and restart is INHERIT):
+        msg = f"restart must be a RestartPolicy, not {type(restart).__name__}"
+        raise TypeError(msg)
+    if not isinstance(backoff, Backoff) and not (may_inherit and backoff is INHERIT):
+        msg = f"backoff must be a Backoff, not {type(backoff).__name__}"
+        raise TypeError(msg)
+    if not (may_inherit and max_retries is INHERIT):
+        check_count("max_retries", max_retries)
 
 
 def _is_coroutine_function(body: Callable[..., Any]) -> bool:
-    while hasattr(body, "func") and hasattr(body, "keywords"):  # functools.partial
+    if type(body) is FunctionType and not body.__dict__:  # the usual case; nothing can have marked it as a coroutine
+        return bool(body.__code__.co_flags & inspect.CO_COROUTINE)
+    while isinstance(body, partial):
         body = body.func
     return inspect.iscoroutinefunction(body) or inspect.iscoroutinefunction(getattr(body, "__call__", None))  # noqa: B004

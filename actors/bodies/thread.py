@@ -7,8 +7,10 @@ from __future__ import annotations
 
 import inspect
 import threading
+from _thread import allocate_lock
+from collections import deque
+from contextlib import suppress
 from itertools import count
-from queue import Empty, SimpleQueue
 from typing import TYPE_CHECKING, Any
 
 from actors.bodies.job import judge, returned
@@ -23,38 +25,74 @@ IDLE = 10.0
 """Seconds after which a thread without a body ends."""
 
 
+class _BodyThread(threading.Thread):
+    """A cached thread with a bell of its own, so that the last one to rest is the first to be woken."""
+
+    def __init__(self, runner: ThreadRunner, number: int) -> None:
+        super().__init__(name=f"slotkeeper-body-{number}", daemon=True)
+        self.resting_name = self.name
+        self._runner = runner
+        self.bell = allocate_lock()  # rung by releasing it
+        self.bell.acquire()
+
+    def run(self) -> None:
+        """Run bodies until there is nothing to do for a while."""
+        job: BodyJob | None = None
+        while True:
+            try:
+                job = self._runner.take(self)
+                if job is None:
+                    return
+                if job.claim_entry():
+                    self.name = job.ctx.task
+                    job.context.run(self._runner.enter, job)
+            except BaseException as error:  # noqa: BLE001 - the thread goes on, and the body has left in any case
+                if job is not None:
+                    with suppress(BaseException):
+                        job.left(judge(error))
+            job = None
+
+
 class ThreadRunner:
-    """Runs each body on a cached thread. Past `max_threads` bodies wait, first in, first out."""
+    """Runs each body on a cached thread. Past `max_threads` bodies wait, first in, first out.
+
+    At most one thread is on its way to a job at any time; when it takes one and more wait, it wakes the next before it
+    enters its body. So no body waits for another one's end while there is a thread to be had, and a burst of short
+    bodies is not handed to a hundred threads that only trade places.
+    """
 
     def __init__(self, coroutines: CoroutineRunner, *, max_threads: int = 512, idle: float = IDLE) -> None:
         self._coroutines = coroutines
         self._max_threads = max_threads
         self._idle_seconds = idle
-        self._jobs: SimpleQueue[BodyJob | None] = SimpleQueue()
         self._guard = threading.Lock()
-        self._threads: set[threading.Thread] = set()
-        # Either every queued job has a thread that is free for it, or there are `max_threads` threads.
-        self._queued = 0
-        self._free = 0
+        self._waiting: deque[BodyJob] = deque()
+        self._resting: list[_BodyThread] = []
+        self._coming: _BodyThread | None = None  # the thread that is on its way to a job
+        self._count = 0
         self._numbers = count()
+        self._closed = False
 
     @property
     def threads(self) -> int:
         """Threads that there are at this moment."""
-        return len(self._threads)
+        return self._count
 
     def start(self, job: BodyJob) -> None:
-        """Have the body entered by an idle thread, a new one, or the next that becomes free.
+        """Have the body entered by a resting thread, a new one, or the next that becomes free.
 
         Raises:
             RuntimeError: there is no thread and none can be started.
 
         """
         with self._guard:
-            self._queued += 1
-            if self._queued > self._free and len(self._threads) < self._max_threads:
-                self._add_thread()
-            self._jobs.put(job)
+            self._waiting.append(job)
+            if self._coming is None:
+                try:
+                    self._call_one()
+                except BaseException:
+                    self._waiting.pop()
+                    raise
 
     def stop(self, job: BodyJob) -> None:
         """Take the body out if it is not inside yet; one that is inside is woken by its scope."""
@@ -68,62 +106,65 @@ class ThreadRunner:
         self.stop(job)
 
     def close(self) -> None:
-        """Let idle threads end now and busy ones after their body."""
+        """Let resting threads end now and busy ones after their body."""
         with self._guard:
-            for _ in self._threads:
-                self._jobs.put(None)
+            self._closed = True
+            for thread in self._resting:
+                thread.bell.release()
 
-    def _add_thread(self) -> None:
-        thread = threading.Thread(target=self._loop, name=f"slotkeeper-body-{next(self._numbers)}", daemon=True)
-        self._threads.add(thread)
-        try:
-            thread.start()
-        except BaseException:
-            self._threads.discard(thread)
-            if not self._threads:
-                self._queued -= 1
-                raise
-            # The others will get to it: a body waits for a thread as it waits for a permit.
-        else:
-            self._free += 1
+    # -- on the body threads -----------------------------------------------------------------------------------------
 
-    def _loop(self) -> None:
-        thread = threading.current_thread()
-        resting = thread.name
-        while (job := self._take(thread)) is not None:
-            if job.claim_entry():
-                thread.name = job.ctx.task
-                try:
-                    job.context.run(self._run, job)
-                except BaseException:  # noqa: BLE001, S110 - what it ran has reported; the thread goes on
-                    pass
-                thread.name = resting
-            job = None
-            with self._guard:
-                self._free += 1
-
-    def _take(self, thread: threading.Thread) -> BodyJob | None:
+    def take(self, thread: _BodyThread) -> BodyJob | None:
         """Wait for a job; None when this thread is to end."""
         while True:
-            try:
-                job = self._jobs.get(timeout=self._idle_seconds)
-            except Empty:
-                job = None
             with self._guard:
-                if job is not None:
-                    self._queued -= 1
-                    self._free -= 1
+                if self._coming is thread:
+                    self._coming = None
+                if self._waiting:
+                    job = self._waiting.popleft()
+                    if self._waiting and self._coming is None:
+                        try:
+                            self._call_one()
+                        except BaseException:  # noqa: BLE001, S110 - no thread to be had: the next one to become free
+                            pass
                     return job
-                if self._queued < self._free:  # one more than is needed
-                    self._free -= 1
-                    self._threads.discard(thread)
+                if self._closed:
+                    self._count -= 1
                     return None
+                self._resting.append(thread)
+                thread.name = thread.resting_name
+            if not thread.bell.acquire(timeout=self._idle_seconds):
+                with self._guard:
+                    if thread in self._resting:
+                        self._resting.remove(thread)
+                        self._count -= 1
+                        return None
+                thread.bell.acquire()  # called at the very moment at which it gave up
 
-    def _run(self, job: BodyJob) -> None:
-        job.entered()
+    def _call_one(self) -> None:
+        """Have one more thread come, if there is one to be had. With the guard held."""
+        if self._resting:
+            self._coming = thread = self._resting.pop()
+            thread.bell.release()
+        elif self._count < self._max_threads:
+            thread = _BodyThread(self, next(self._numbers))
+            self._count += 1
+            self._coming = thread
+            try:
+                thread.start()
+            except BaseException:
+                self._count -= 1
+                self._coming = None
+                if self._count == 0:
+                    raise
+                # The others will get to it: a body waits for a thread as it waits for a permit.
+
+    def enter(self, job: BodyJob) -> None:
+        """Run the body and report. Inside the job's context."""
         try:
+            job.entered()
             value = job.call()
-            if inspect.isawaitable(value):
+            if value is not None and inspect.isawaitable(value):
                 self._coroutines.adopt(job, value)
                 return
             result: Any = returned(value)

@@ -55,8 +55,11 @@ def _level_of(logger: Any) -> int:
         for name in ("is_enabled_for", "isEnabledFor"):
             enabled = getattr(logger, name, None)
             if callable(enabled):
-                if enabled(level):
-                    return level
+                try:
+                    if enabled(level):
+                        return level
+                except Exception:  # noqa: BLE001 - it passes any call on, to a logger that can not tell
+                    return logging.DEBUG
                 break
         else:
             return logging.DEBUG  # it does not filter
@@ -91,7 +94,7 @@ def as_fields(event: Event, supervisor: str) -> dict[str, Any]:
         if value is not None:
             fields[name] = value
     fields.update(event.fields)
-    return {name: clean(value) if isinstance(value, str) else value for name, value in fields.items()}
+    return {name: clean(str(value)) if isinstance(value, str) else value for name, value in fields.items()}
 
 
 class LogObserver(RuntimeActor):

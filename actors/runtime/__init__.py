@@ -1,9 +1,12 @@
 """An event-driven runtime for Pykka. Knows nothing about admission."""
 
-from actors.runtime.actor import Deferred, DispatchedActor, DispatchedRef, ForkedError, RuntimeActor, deliver
+from actors.runtime.actor import RuntimeActor
+from actors.runtime.application import DispatchedActor
 from actors.runtime.clock import Clock
 from actors.runtime.dispatcher import Dispatcher, ElasticDispatcher
 from actors.runtime.mailbox import Mailbox, Undeliverable
+from actors.runtime.ref import DispatchedRef, ForkedError, deliver
+from actors.runtime.reply import Deferred
 from actors.runtime.runtime import Bodies, Calls, Runtime, Waitable
 from actors.runtime.timers import TimerFired, Timers, TimerToken
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import contextvars
 import threading
 from itertools import count
@@ -35,13 +36,19 @@ class Dispatcher:
     """
 
     def __init__(self, name: str, *, threads: int = 1, throughput: int = 64) -> None:
+        if threads < 1 or throughput < 1:
+            msg = "a dispatcher needs at least one thread, and a turn at least one message"
+            raise ValueError(msg)
         self.name = name
         self.forked = False
         self._size = threads
         self._throughput = throughput
         self._ready: SimpleQueue[Runnable | None] = SimpleQueue()
         self._numbers = count()
-        self._threads: list[threading.Thread] = []
+        self._threads: dict[threading.Thread, None] = {}
+        # Reentrant: a finalizer of the application that the collector runs under it may send a message.
+        self._guard = threading.RLock()
+        self._closed = False
 
     def start(self) -> None:
         """Start the threads. If one can not be started, ends those that were and raises."""
@@ -53,9 +60,11 @@ class Dispatcher:
             raise
 
     def close(self) -> None:
-        """Let the threads end once what is ready has run."""
-        for _ in self._threads:
-            self._ready.put(None)
+        """Let the threads end once nothing is ready any more."""
+        with self._guard:
+            if not self._closed:
+                self._closed = True
+                self._ready.put(None)  # one for all: each thread that finds it leaves it to the next
 
     def join(self, timeout: float) -> None:
         """Wait for the threads, each at most `timeout` seconds."""
@@ -72,42 +81,60 @@ class Dispatcher:
             target=contextvars.Context().run, args=(self._loop,), name=f"{self.name}-{next(self._numbers)}", daemon=True
         )
         thread.start()
-        self._threads.append(thread)
+        self._threads[thread] = None
 
     def _loop(self) -> None:
         take, throughput = self._ready.get, self._throughput
-        while (runnable := take()) is not None:
-            try:
+        while True:
+            runnable = take()
+            if runnable is None:
+                if self._leave():
+                    return
+                continue
+            try:  # noqa: SIM105 - `suppress` costs as much as a message
                 runnable.run(throughput)
             except BaseException:  # noqa: BLE001, S110 - the actors' own barriers report; the thread must go on
                 pass
+            runnable = None  # an idle thread keeps nothing alive
+
+    def _leave(self) -> bool:
+        """Pass the end on, behind whatever else is ready; tell whether nothing was."""
+        nothing_ready = self._ready.empty()
+        self._ready.put(None)
+        return nothing_ready
 
 
 class ElasticDispatcher(Dispatcher):
     """As many threads as blocked turns make necessary: for actors, callbacks and observers that may block.
 
-    While something is ready and no thread has taken anything for 5 ms, the timer thread adds a thread; that sees
-    every way to block. A thread that finds nothing to do for 5 s ends, down to one.
+    While something is ready and no thread has taken anything for `patience` seconds, the timer thread adds a thread;
+    that sees every way to block. A thread that finds nothing to do for `idle` seconds ends, down to one.
     """
 
-    def __init__(self, name: str, clock: Clock, timers: Timers, *, throughput: int = 16) -> None:
-        super().__init__(name, threads=0, throughput=throughput)
+    def __init__(
+        self,
+        name: str,
+        clock: Clock,
+        timers: Timers,
+        *,
+        throughput: int = 16,
+        patience: float = PATIENCE,
+        idle: float = IDLE,
+    ) -> None:
+        super().__init__(name, throughput=throughput)
         self._clock = clock
         self._timers = timers
+        self._patience = patience
+        self._idle = idle
         self._taken = 0
-        self._guard = threading.Lock()
         self._watched = False
-        self._ended = False
         self._failure: BaseException | None = None
-
-    def close(self) -> None:
-        """Let the threads end once what is ready has run."""
-        self._ended = True
-        super().close()
 
     def schedule(self, runnable: Runnable) -> None:
         """Have one turn run, on a new thread if the others stay blocked. Never blocks."""
         self._ready.put(runnable)
+        if self.forked:
+            return  # the locks below may have been held by a thread of the parent
         if not self._threads:
             self._grow()
         if not self._watched:
@@ -120,41 +147,49 @@ class ElasticDispatcher(Dispatcher):
 
     def _watch(self) -> None:
         self._watched = True
-        seen = self._taken
-        self._timers.call_at(self._clock.monotonic() + PATIENCE, lambda: self._check(seen))
+        try:
+            seen = self._taken
+            self._timers.call_at(self._clock.monotonic() + self._patience, lambda: self._check(seen))
+        except BaseException:  # interrupted, or out of memory: the next turn to be scheduled tries again
+            self._watched = False
+            raise
 
     def _check(self, seen: int) -> None:
-        self._watched = False
-        if self._ready.empty() or self._ended or self.forked:
+        if self._closed:
             return
-        if self._taken == seen:
+        if self._ready.empty():
+            self._watched = False
+            if self._ready.empty():  # once more: whoever schedules before the line above relies on this watch
+                return
+        elif self._taken == seen:
             self._grow()
         self._watch()
 
     def _grow(self) -> None:
         try:
             with self._guard:
-                self._add_thread()
+                if not self._closed:
+                    self._add_thread()
             self._failure = None
-        except BaseException as error:  # noqa: BLE001 - out of threads or memory: the watch tries again
+        except Exception as error:  # noqa: BLE001 - out of threads or memory: the watch tries again
             self._failure = error
 
     def _loop(self) -> None:
         throughput = self._throughput
         while True:
             try:
-                runnable = self._ready.get(timeout=IDLE)
+                runnable = self._ready.get(timeout=self._idle)
             except Empty:
                 with self._guard:
                     if len(self._threads) > 1:
-                        self._threads.remove(threading.current_thread())
+                        self._threads.pop(threading.current_thread(), None)
                         return
                 continue
             self._taken += 1
             if runnable is None:
-                return
-            try:
+                if self._leave():
+                    return
+                continue
+            with contextlib.suppress(BaseException):  # as above
                 runnable.run(throughput)
-            except BaseException:  # noqa: BLE001, S110 - as above
-                pass
             runnable = None

@@ -12,6 +12,7 @@ the main thread) takes the hint down and leaves no mailbox behind that nobody wo
 from __future__ import annotations
 
 import abc
+import contextlib
 from _thread import allocate_lock
 from queue import Empty, SimpleQueue
 from typing import TYPE_CHECKING, Any, Protocol
@@ -20,10 +21,12 @@ from pykka import ActorDeadError
 from pykka._envelope import Envelope
 from pykka.messages import _ActorStop
 
+from actors.runtime.reply import set_once, set_once_exception
+
 if TYPE_CHECKING:
     from actors.runtime.dispatcher import Dispatcher
 
-__all__ = ["Mailbox", "Owner", "Undeliverable", "set_once", "set_once_exception"]
+__all__ = ["Mailbox", "Owner", "Undeliverable"]
 
 
 class Undeliverable(abc.ABC):
@@ -94,7 +97,7 @@ class Mailbox:
 
     def run(self, throughput: int) -> None:
         """Run one turn of the owner. Called by the dispatcher only."""
-        if not self._turn.acquire(blocking=False):
+        if not self._turn.acquire(False):  # noqa: FBT003
             return  # a turn is running, and looks at the items before it ends
         items = self._items
         try:
@@ -128,41 +131,23 @@ class Mailbox:
             raise
 
     def _drain(self) -> None:
-        while True:
+        while not self._items.empty():
             try:
                 item = self._items.get_nowait()
             except Empty:
                 return
-            try:
+            with contextlib.suppress(BaseException):  # one letter must not keep the others from being answered
                 _dead_letter(item)
-            except BaseException:  # noqa: BLE001, S110 - one letter must not keep the others from being answered
-                pass
 
 
 def _dead_letter(item: Any) -> None:
     message = item
     if type(item) is Envelope:
-        message = item.message
+        message = item.message  # pyright: ignore[reportUnknownMemberType, reportUnknownVariableType]
         if item.reply_to is not None:
-            if type(message) is _ActorStop:
+            if type(message) is _ActorStop:  # pyright: ignore[reportUnknownArgumentType]
                 set_once(item.reply_to, None)
             else:
                 set_once_exception(item.reply_to, ActorDeadError("the actor stopped before handling the message"))
     if isinstance(message, Undeliverable):
         message.undelivered()
-
-
-def set_once(future: Any, value: Any) -> None:
-    """Set the reply unless it is set already: a Pykka future raises on its second `set`."""
-    try:
-        future.set(value)
-    except Exception:  # noqa: BLE001, S110 - `queue.Full` by contract; a foreign future may raise what it likes
-        pass
-
-
-def set_once_exception(future: Any, error: BaseException) -> None:
-    """Set the reply to an error unless it is set already."""
-    try:
-        future.set_exception((type(error), error, error.__traceback__))
-    except Exception:  # noqa: BLE001, S110 - as above
-        pass

@@ -1,25 +1,29 @@
-"""Everything that the actors share and that is not an actor: dispatchers, timers, clocks, chance, and where bodies run."""
+"""What the actors share and is not an actor: dispatchers, timers, clocks, chance, and where bodies run."""
 
 from __future__ import annotations
 
+import contextlib
+import contextvars
 import os
 import random
+import secrets
 import threading
 import weakref
 from itertools import count
-from queue import SimpleQueue
 from typing import TYPE_CHECKING, Any, Protocol
 
 from pykka import Timeout
 
-from actors.runtime.actor import ForkedError, _ApplicationDispatcher
+from actors.runtime.application import ApplicationDispatcher
 from actors.runtime.clock import Clock
 from actors.runtime.dispatcher import Dispatcher, ElasticDispatcher
 from actors.runtime.mailbox import Mailbox
+from actors.runtime.ref import ForkedError
 from actors.runtime.timers import Timers, TimerToken
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
+    from queue import SimpleQueue
 
     from pykka import ActorRef, Future
 
@@ -27,7 +31,10 @@ if TYPE_CHECKING:
 
 __all__ = ["Bodies", "Calls", "Runtime", "Waitable"]
 
-_LONGEST_WAIT = threading.TIMEOUT_MAX
+_LONGEST_WAIT = threading.TIMEOUT_MAX / 2
+"""Seconds from which a wait has no end. Half of what is possible: Pykka adds the clock and subtracts it again."""
+
+_next_number = count(1).__next__
 
 
 class Bodies(Protocol):
@@ -57,20 +64,28 @@ class Calls:
 
     def __init__(self, dispatcher: Dispatcher) -> None:
         self._mailbox = Mailbox()
-        self._mailbox.attach(self, dispatcher)
+        self._mailbox.attach(_caller, dispatcher)
 
     def put(self, call: Callable[[], object]) -> None:
         """Have this called after the ones put before it."""
         self._mailbox.put(call)
 
+
+class _Caller:
+    """Calls what it finds, each in an empty context: what one binds there must not reach the next."""
+
     def run_turn(self, items: SimpleQueue[Any], throughput: int) -> None:
-        """Call some. For the dispatcher only."""
         while throughput and not items.empty():
             throughput -= 1
-            try:
-                items.get_nowait()()
-            except BaseException:  # noqa: BLE001, S110 - a user's callback; its origin reports what it must
-                pass
+            with contextlib.suppress(BaseException):  # a user's callback; its origin reports what it must
+                contextvars.Context().run(items.get_nowait())
+
+
+_caller = _Caller()
+
+
+def _random_name() -> str:
+    return secrets.token_hex(6)
 
 
 class Runtime:
@@ -83,6 +98,7 @@ class Runtime:
         clock: for simulations.
         chance: where jitter comes from.
         new_id: where the numbers of submissions come from; called on any thread.
+        new_name: where the names of supervisors in log records come from.
 
     """
 
@@ -94,19 +110,26 @@ class Runtime:
         throughput: int = 64,
         clock: Clock | None = None,
         chance: random.Random | None = None,
-        new_id: Callable[[], Any] = count(1).__next__,
+        new_id: Callable[[], Any] = _next_number,
+        new_name: Callable[[], str] = _random_name,
     ) -> None:
         self.bodies = bodies
         self.new_id = new_id
+        self.new_name = new_name
         self.clock = clock or Clock()
         self.random = chance or random.Random()  # noqa: S311 - jitter, not secrets
-        self.dispatcher = Dispatcher("slotkeeper-actors", threads=dispatchers, throughput=throughput)
-        self.timers = Timers(self.clock)
-        self.observers = ElasticDispatcher("slotkeeper-observers", self.clock, self.timers)
+        self._dispatchers = dispatchers
+        self._throughput = throughput
         self._state = threading.Lock()
         self._started = False
         self._closed = False
+        self._make_threads()
         _live.add(self)
+
+    def _make_threads(self) -> None:
+        self.dispatcher = Dispatcher("slotkeeper-actors", threads=self._dispatchers, throughput=self._throughput)
+        self.timers = Timers(self.clock)
+        self.observers = ElasticDispatcher("slotkeeper-observers", self.clock, self.timers)
 
     @property
     def started(self) -> bool:
@@ -125,33 +148,52 @@ class Runtime:
             raise ForkedError(msg)
 
     def start(self) -> None:
-        """Start the threads, once. If one can not be started, nothing is left behind and its error is raised."""
+        """Start the threads, once. If one can not be started, nothing is left behind and its error is raised.
+
+        Raises:
+            RuntimeError: it has been closed.
+
+        """
+        self.check_forked()
         with self._state:
+            if self._closed:
+                msg = "this runtime has been closed; make a new one"
+                raise RuntimeError(msg)
             if self._started:
                 return
-            self.timers.start()
             try:
+                self.timers.start()
                 self.dispatcher.start()
+                self.observers.start()
             except BaseException:
-                self.timers.close()
+                self._end_threads()
+                self._make_threads()  # as if it had not been tried
                 raise
             self._started = True
 
     def close(self) -> None:
         """Let every thread of ours end. A body that is still inside keeps its own thread until it leaves."""
+        if self.forked:
+            return
         with self._state:
             if self._closed:
                 return
             self._closed = True
-        self.bodies.close()
-        self.timers.close()
-        self.dispatcher.close()
-        self.observers.close()
+        try:
+            self.bodies.close()
+        finally:
+            self._end_threads()
 
     def join(self, timeout: float) -> None:
         """Wait for our threads after `close`, each at most `timeout` seconds."""
-        self.dispatcher.join(timeout)
-        self.observers.join(timeout)
+        if self.forked:
+            return
+        for threads in (self.timers, self.dispatcher, self.observers):
+            threads.join(timeout)
+
+    def _end_threads(self) -> None:
+        for threads in (self.timers, self.dispatcher, self.observers):
+            threads.close()
 
     # -- what the simulation does differently ----------------------------------------------------------------------
 
@@ -161,7 +203,8 @@ class Runtime:
             try:
                 actor.carry_out(effect)
             except BaseException as error:  # noqa: BLE001 - one effect must not cost the ones behind it
-                actor.on_effect_fault(effect, error)
+                with contextlib.suppress(BaseException):  # nor must what settles it
+                    actor.on_effect_fault(effect, error)
 
     def schedule(self, due: float, ref: ActorRef[Any]) -> TimerToken:
         """Deliver `TimerFired(token)` at this monotonic instant."""
@@ -198,7 +241,7 @@ _live: weakref.WeakSet[Runtime] = weakref.WeakSet()
 
 def _mark_forked() -> None:
     """In the child of a fork: no thread came along, so say so everywhere, without taking any lock."""
-    _ApplicationDispatcher.mark_forked()
+    ApplicationDispatcher.mark_forked()
     for runtime in list(_live):
         runtime.dispatcher.forked = True
         runtime.observers.forked = True

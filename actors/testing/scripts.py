@@ -1,0 +1,135 @@
+"""Bodies for the simulation: what each attempt does, in virtual time, instead of code that does it."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from actors.bodies.job import judge, returned
+from admission.errors import TaskCancelledError
+
+if TYPE_CHECKING:
+    from actors.bodies import BodyJob
+    from actors.testing.simulation import Simulation
+    from admission.run import BodyResult
+    from admission.spec import TaskSpec
+
+__all__ = ["FOREVER", "Script", "ScriptedBodies", "scripted"]
+
+FOREVER = math.inf
+
+
+@dataclass(frozen=True, slots=True)
+class Script:
+    """One attempt: stay inside for `seconds`, then return `result`, or raise it if it is an exception.
+
+    Asked to stop, it leaves after `cleanup` seconds with `on_cancel` (returned, or raised if it is an exception),
+    unless it `ignores_cancel`.
+    """
+
+    seconds: float = 0.0
+    result: Any = None
+    ignores_cancel: bool = False
+    cleanup: float = 0.0
+    on_cancel: Any = TaskCancelledError("asked to stop")
+
+
+class _Scripted:
+    """A body made of scripts. Callable only in name: it runs in a simulation."""
+
+    def __init__(self, attempts: tuple[Script, ...]) -> None:
+        self.attempts = attempts
+        self.__qualname__ = "scripted"
+
+    def __call__(self, *_args: Any, **_kwargs: Any) -> Any:
+        msg = "a scripted body runs only on a Simulation"
+        raise RuntimeError(msg)
+
+    def of_attempt(self, attempt: int) -> Script:
+        return self.attempts[min(attempt, len(self.attempts)) - 1]
+
+
+def scripted(*attempts: Script) -> Any:
+    """Make a body whose attempts follow these scripts; the last one repeats."""
+    return _Scripted(attempts or (Script(),))
+
+
+class _Inside:
+    """A scripted body that has been entered."""
+
+    __slots__ = ("leaving", "script", "timer")
+
+    def __init__(self, script: Script) -> None:
+        self.script = script
+        self.timer: Any = None
+        self.leaving = False
+
+
+class ScriptedBodies:
+    """Runs scripts by the simulation's clock, and real callables in one step, on the thread that drives it."""
+
+    def __init__(self, simulation: Simulation) -> None:
+        self._simulation = simulation
+        self._inside: dict[BodyJob, _Inside] = {}
+
+    def of(self, _spec: TaskSpec[Any]) -> ScriptedBodies:
+        """Return itself: one runner for all bodies."""
+        return self
+
+    def start(self, job: BodyJob) -> None:
+        """Have the body entered, in a step of its own."""
+        self._simulation.post(f"enter {_name(job)}", partial(self._enter, job))
+
+    def stop(self, job: BodyJob) -> None:
+        """Wake the body."""
+        if job.claim_entry():
+            job.given_up()
+            return
+        inside = self._inside.get(job)
+        if inside is not None and not inside.script.ignores_cancel and not inside.leaving:
+            inside.leaving = True
+            self._simulation.timers.cancel(inside.timer)
+            script = inside.script
+            self._leave_after(job, inside, script.cleanup, script.on_cancel)
+
+    def kill(self, job: BodyJob) -> None:
+        """Like `stop`: a script can not be ended any more than a thread."""
+        self.stop(job)
+
+    def close(self) -> None:
+        """Nothing to let go of."""
+
+    def _enter(self, job: BodyJob) -> None:
+        if not job.claim_entry():
+            return
+        job.entered()
+        body = job.spec.body
+        if isinstance(body, _Scripted):
+            script = body.of_attempt(job.ctx.attempt)
+            inside = self._inside[job] = _Inside(script)
+            self._leave_after(job, inside, script.seconds, script.result)
+            if job.ctx.cancelled:
+                self.stop(job)
+            return
+        try:
+            result = returned(job.context.run(job.call))
+        except BaseException as error:  # noqa: BLE001 - whatever a body raises is its result
+            result = judge(error)
+        self._simulation.post(f"leave {_name(job)}", partial(job.left, result))
+
+    def _leave_after(self, job: BodyJob, inside: _Inside, seconds: float, value: Any) -> None:
+        result: BodyResult[Any] = judge(value) if isinstance(value, BaseException) else returned(value)
+        simulation = self._simulation
+        due = simulation.clock.monotonic() + seconds
+
+        def leave() -> None:
+            del self._inside[job]
+            job.left(result)
+
+        inside.timer = simulation.timers.call_at(due, partial(simulation.post, f"leave {_name(job)}", leave))
+
+
+def _name(job: BodyJob) -> str:
+    return f"{job.ctx.task_id}/{job.ctx.attempt}"

@@ -1,0 +1,461 @@
+"""Whatever of ours fails, once, at any message, effect or decision: nobody waits for ever, and other slots go on.
+
+Every test plays the same scene: an owner and a line behind it, a run that waits for a permit, and then everything that
+can happen to a submission. In the middle of it one thing fails. The scene tells whether it noticed.
+"""
+
+from __future__ import annotations
+
+import threading
+from functools import partial
+
+import pytest
+
+from actors import Runtime, SlotActor, Submit, TaskHandle, ending, messages
+from actors.bodies.job import BodyJob
+from actors.bodies.thread import ThreadRunner
+from actors.budget import Budget, Intake
+from actors.ending import Desk
+from actors.limiter import LimiterActor
+from actors.lone import LoneSlotActor
+from actors.observers.log import LogObserver
+from actors.publisher import Publisher
+from actors.registry import RegistryActor
+from actors.runtime import TimerFired
+from actors.slot import ACTIONS
+from actors.worker import WorkerActor
+from admission import AdmissionLimits, Backoff, Completed, Submission, TaskSpec
+from admission.events import Event
+from admission.run import RunMachine
+from admission.slot import SlotMachine
+from tests.actors.support import SOON, Gauge, Log, call_in_thread, eventually, noop
+
+ERRORS = [ValueError("boom"), SystemExit(3), MemoryError()]
+ACTORS = {
+    SlotActor: [
+        messages.Admit,
+        messages.Registered,
+        messages.Refused,
+        messages.Withdraw,
+        messages.View,
+        messages.Drain,
+        messages.Retire,
+        messages.Granted,
+        messages.AttemptStarted,
+        messages.AttemptEnded,
+        TimerFired,
+    ],
+    RegistryActor: [
+        messages.Submit,
+        messages.Remove,
+        messages.Cancel,
+        messages.Tasks,
+        messages.Snapshot,
+        messages.Join,
+        messages.Shutdown,
+        messages.Register,
+        messages.Withdrawn,
+        messages.Rejection,
+        messages.Finished,
+        messages.Released,
+        messages.Viewed,
+        messages.Flushed,
+        TimerFired,
+    ],
+    WorkerActor: [
+        messages.Begin,
+        messages.BodyEntered,
+        messages.BodyReturned,
+        messages.Stop,
+        messages.Kill,
+    ],
+    LimiterActor: [messages.Acquire, messages.Return, messages.Retire],
+    LogObserver: [Event, messages.Flush, messages.Retire],
+}
+NOT_SENT_TO_OURS = {messages.Lifecycle, messages.Ended, messages.Ticket}
+AFTER_A_FAULT = {
+    messages.Denied: (LimiterActor, messages.Acquire),
+    messages.AttemptReleased: (WorkerActor, messages.BodyEntered),
+}
+"""Sent to a slot only when that actor has failed over that message."""
+
+NOT_ALONE = {messages.Refused, messages.Retire, messages.Granted, messages.Denied}
+ALONE = [
+    kind
+    for kind in dict.fromkeys([*ACTORS[SlotActor], *ACTORS[RegistryActor], *AFTER_A_FAULT])
+    if kind not in NOT_ALONE
+]
+
+
+class Fault:
+    """Raises its error once, at the first chance after it is armed."""
+
+    def __init__(self, error):
+        self.error = error
+        self.armed = False
+        self.fired = False
+        self._once = threading.Lock()
+
+    def at(self, monkeypatch, owner, name, kind=None):
+        """Strike at this method; with `kind`, only where its last argument is of that type."""
+        monkeypatch.setattr(owner, name, self._in_front_of(getattr(owner, name), kind))
+
+    def at_message(self, monkeypatch, actor, kind):
+        """Strike at this actor's handler of this type of message."""
+        if kind in actor.handlers:
+            monkeypatch.setitem(actor.handlers, kind, self._in_front_of(actor.handlers[kind]))
+        else:
+            self.at(monkeypatch, actor, "on_receive", kind)
+
+    def _in_front_of(self, original, kind=None):
+        def faulty(*args, **kwargs):
+            if self.armed and (kind is None or type(args[-1]) is kind) and self._once.acquire(blocking=False):
+                self.fired = True
+                raise self.error
+            return original(*args, **kwargs)
+
+        return faulty
+
+
+class Scene:
+    """Everything that can happen to a submission, with one job waiting, one running and one in line before it."""
+
+    def __init__(self, body, fault):
+        self.body = body
+        self.fault = fault
+        self.gauge = Gauge()
+        self.handles = []
+
+    def submit(self, work, slot, *, policy="queue", **settings):
+        spec = TaskSpec.once(self.gauge(work), **settings)
+        handle = self.call(self.hand_in, Submission(spec, slot=slot, policy=policy))
+        if handle is not None:
+            self.handles.append(handle)
+        return handle
+
+    def call(self, function, *args, **kwargs):
+        """Call it, within bounds; the fault may come out, nothing else."""
+        try:
+            return call_in_thread(function, *args, **kwargs)()
+        except BaseException as error:
+            if error is not self.fault.error:
+                raise
+            return None
+
+    def insist(self, function, *args, **kwargs):
+        """Call it, and once more if the fault came out."""
+        answer = self.call(function, *args, **kwargs)
+        return self.call(function, *args, **kwargs) if answer is None else answer
+
+    def settled(self, handle):
+        assert handle is None or handle.outcome(SOON)
+
+    def one_on_its_own(self, slot, **settings):
+        handle = self.submit(noop, slot, **settings)
+        if handle is None:  # the fault came out of the submission itself
+            handle = self.submit(noop, slot, **settings)
+        return handle.outcome(SOON)
+
+    def set_up(self):
+        self.owner, self.holder = self.body(), self.body()
+        self.owners_handle = self.submit(self.owner, "faulty")
+        self.in_line = [self.submit(noop, "faulty", name=f"line-{number}") for number in range(3)]
+        self.submit(self.holder, "holder")
+        assert self.owner.is_inside()
+        assert self.holder.is_inside()
+        self.waits = self.submit(noop, "waits")
+
+    def play(self):
+        """Let everything happen. Of what is not hit by the fault, everything goes well."""
+        self.look()
+        self.submit(noop, "twin", name="faulty")  # where names are compared: refused
+        self.withdraw(self.in_line[1])
+        self.submit(noop, "faulty", policy="drop_if_running")
+        self.holder.let_go()
+        self.settled(self.waits)
+
+        listening = self.body()
+        asked_to_stop = self.submit(listening, "listening")
+        self.inside_or_over(listening, asked_to_stop)
+        self.withdraw(asked_to_stop)
+        self.settled(asked_to_stop)
+
+        stubborn = self.body(stubborn=True)
+        given_up = self.submit(stubborn, "stubborn")
+        self.inside_or_over(stubborn, given_up)
+        self.call_off(given_up)
+        self.settled(given_up)
+        stubborn.let_go()
+
+        flaky = iter([ValueError("the first time"), None])
+        self.call(self.hand_in_retried, flaky, "flaky")
+        self.submit(self.body(), "timed", attempt_timeout=0.01)
+        self.submit(self.body(), "replaced")
+        self.submit(noop, "replaced", policy="replace", name="replacer")
+        self.owner.let_go()
+        self.call(self.join)
+
+    def hand_in_retried(self, errors, slot):
+        def flaky(_ctx):
+            error = next(errors)
+            if error is not None:
+                raise error
+
+        spec = TaskSpec.restartable(self.gauge(flaky), backoff=Backoff.constant(0))
+        self.handles.append(self.hand_in(Submission(spec, slot=slot)))
+
+    def inside_or_over(self, body, handle):
+        assert handle is None or eventually(lambda: body.entered.is_set() or handle.done())
+
+    def finale(self, last="last"):
+        """All that was handed in is over, and everything works again."""
+        for handle in self.handles:
+            self.settled(handle)
+        assert self.one_on_its_own("another") == Completed("done")
+        assert self.one_on_its_own("faulty") == Completed("done")
+        running = self.body()
+        inside = self.submit(running, last)
+        self.inside_or_over(running, inside)
+        behind = self.submit(noop, last)
+        self.end()
+        for handle in (inside, behind):
+            self.settled(handle)
+        assert self.fault.fired, "the scene has nothing of this kind"
+        assert set(self.gauge.most.values()) <= {1}
+
+
+class SupervisedScene(Scene):
+    def __init__(self, start, body, fault):
+        super().__init__(body, fault)
+        self.log = Log()
+        self.supervisor = start(
+            grace=0.05,
+            observer_timeout=0.1,
+            limits=AdmissionLimits(max_concurrent=2, slot_idle_timeout=0),
+            logger=self.log,
+        )
+        self.hand_in = self.supervisor.submit
+        self.join = self.supervisor.join
+        self.set_up()
+
+    def look(self):
+        self.call(self.supervisor.snapshot)
+        self.call(self.supervisor.tasks)
+
+    def withdraw(self, handle):
+        if handle is not None:
+            self.insist(self.supervisor.remove, handle.id)
+
+    def call_off(self, handle):
+        if handle is not None:
+            self.insist(self.supervisor.cancel, handle.id)
+
+    def end(self):
+        self.report = self.insist(self.supervisor.shutdown)
+        assert self.report is not None
+
+
+class LoneScene(Scene):
+    """The same in a slot without a registry: one thing after the other."""
+
+    def __init__(self, runtime, body, fault):
+        super().__init__(body, fault)
+        self.slot = SlotActor.start("faulty", runtime=runtime, grace=0.05, observer_timeout=0.1)
+        self.neighbour = SlotActor.start("another", runtime=runtime)
+        self.owner = self.body()
+        self.owners_handle = self.submit(self.owner, "faulty")
+        self.in_line = [self.submit(noop, "faulty") for _ in range(3)]
+        assert self.owner.is_inside()
+
+    def hand_in(self, submission):
+        return (self.neighbour if submission.slot == "another" else self.slot).ask(Submit(submission))
+
+    def join(self):
+        self.slot.ask(messages.Join())
+
+    def play(self):
+        self.call(self.slot.ask, messages.Snapshot())
+        self.call(self.slot.ask, messages.Tasks())
+        self.insist(self.slot.ask, messages.Remove(self.in_line[1].id))
+        self.submit(noop, "faulty", policy="drop_if_running")
+        listening, stubborn = self.body(), self.body(stubborn=True)
+        asked_to_stop = self.submit(listening, "faulty")
+        self.owner.let_go()
+        self.inside_or_over(listening, asked_to_stop)
+        given_up = self.submit(stubborn, "faulty", policy="replace")
+        self.inside_or_over(stubborn, given_up)
+        if given_up is not None:
+            self.insist(self.slot.ask, messages.Cancel(given_up.id))
+        behind = self.submit(noop, "faulty")
+        stubborn.let_go()
+        self.settled(behind)
+        errors = iter([ValueError("the first time"), None])
+        self.call(self.hand_in_retried, errors, "faulty")
+        self.submit(self.body(), "faulty", attempt_timeout=0.01)
+        self.call(self.join)
+
+    def finale(self):
+        super().finale(last="faulty")
+
+    def end(self):
+        assert self.insist(self.slot.ask, messages.Shutdown()) is not None
+
+
+@pytest.fixture
+def scene(start, body):
+    return partial(SupervisedScene, start, body)
+
+
+def ids(value):
+    return value if isinstance(value, str) else getattr(value, "__name__", None) or type(value).__name__
+
+
+def every(table):
+    return [(owner, each) for owner, kinds in table.items() for each in kinds]
+
+
+# -- a message -----------------------------------------------------------------------------------------------------
+
+
+def test_the_scene_goes_well_where_nothing_fails(scene):
+    fault = Fault(ValueError())
+    played = scene(fault)
+    played.play()
+    fault.fired = True
+    played.finale()
+    assert "runtime_failure" not in played.log.events()
+
+
+def test_every_message_of_the_protocol_is_among_those_that_fail():
+    named = {getattr(messages, name) for name in messages.__all__ if isinstance(getattr(messages, name), type)}
+    failing = {kind for kinds in ACTORS.values() for kind in kinds} | set(AFTER_A_FAULT)
+    assert named - NOT_SENT_TO_OURS <= failing
+
+
+@pytest.mark.parametrize("error", ERRORS, ids=ids)
+@pytest.mark.parametrize(("actor", "kind"), every(ACTORS), ids=ids)
+def test_a_message_that_fails_costs_only_what_it_stood_for(monkeypatch, scene, actor, kind, error):
+    fault = Fault(error)
+    fault.at_message(monkeypatch, actor, kind)
+    played = scene(fault)
+    fault.armed = True
+    played.play()
+    played.finale()
+    if actor is SlotActor or actor is RegistryActor:
+        assert not played.report.clean
+        assert played.log.of("runtime_failure") or kind is messages.Flushed  # after the last record
+
+
+@pytest.mark.parametrize("error", ERRORS, ids=ids)
+@pytest.mark.parametrize("kind", AFTER_A_FAULT, ids=ids)
+def test_a_message_that_tells_of_a_fault_may_fail_as_well(monkeypatch, scene, kind, error):
+    before, fault = Fault(error), Fault(error)
+    before.at_message(monkeypatch, *AFTER_A_FAULT[kind])
+    fault.at_message(monkeypatch, SlotActor, kind)
+    played = scene(fault)
+    before.armed = fault.armed = True
+    played.play()
+    played.finale()
+
+
+@pytest.mark.parametrize("error", ERRORS, ids=ids)
+@pytest.mark.parametrize("kind", ALONE, ids=ids)
+def test_a_message_that_fails_in_a_slot_alone_costs_only_what_it_stood_for(monkeypatch, runtime, body, kind, error):
+    before, fault = Fault(error), Fault(error)
+    if kind in AFTER_A_FAULT:
+        before.at_message(monkeypatch, *AFTER_A_FAULT[kind])
+    fault.at_message(monkeypatch, LoneSlotActor, kind)
+    played = LoneScene(runtime, body, fault)
+    before.armed = fault.armed = True
+    played.play()
+    played.finale()
+
+
+# -- an effect, a decision -----------------------------------------------------------------------------------------
+
+DESK_EFFECTS = [ending.Tell, ending.Publish, ending.Settle, ending.Answer, ending._Conclude, ending._FlushLog]
+DECISIONS = {
+    SlotMachine: ["submit", "registered", "refused", "withdraw", "finished", "released", "drain", "commit"],
+    RunMachine: ["start", "granted", "started", "ended", "released", "fired", "claim", "commit"],
+    Desk: ["_answer_callers", "_look_for_the_end", "_unregister_member", "_withdraw"],
+    RegistryActor: ["find_slot", "opened", "closed", "refusal", "slots_at_work", "_retire", "_watch_idle"],
+}
+
+DECISIONS_ALONE = {
+    SlotMachine: ["submit", "registered", "withdraw", "finished", "drain"],
+    RunMachine: ["start", "started", "ended", "fired", "claim"],
+}
+
+
+@pytest.mark.parametrize("effect", ACTIONS, ids=ids)
+def test_an_effect_of_a_slot_that_fails_does_not_cost_the_ones_behind_it(monkeypatch, scene, effect):
+    fault = Fault(SystemExit())
+    fault.at(monkeypatch, SlotActor, "carry_out", effect)
+    played = scene(fault)
+    fault.armed = True
+    played.play()
+    played.finale()
+
+
+@pytest.mark.parametrize("effect", DESK_EFFECTS, ids=ids)
+def test_an_effect_of_the_registry_that_fails_does_not_cost_the_ones_behind_it(monkeypatch, scene, effect):
+    fault = Fault(SystemExit())
+    fault.at(monkeypatch, effect, "perform")
+    played = scene(fault)
+    fault.armed = True
+    played.play()
+    played.finale()
+
+
+@pytest.mark.parametrize(("machine", "method"), every(DECISIONS), ids=ids)
+def test_a_decision_that_fails_costs_only_what_it_was_about(monkeypatch, scene, machine, method):
+    fault = Fault(MemoryError())
+    fault.at(monkeypatch, machine, method)
+    played = scene(fault)
+    fault.armed = True
+    played.play()
+    played.finale()
+
+
+@pytest.mark.parametrize(("machine", "method"), every(DECISIONS_ALONE), ids=ids)
+def test_a_decision_that_fails_in_a_slot_alone_costs_only_what_it_was_about(
+    monkeypatch, runtime, body, machine, method
+):
+    fault = Fault(MemoryError())
+    fault.at(monkeypatch, machine, method)
+    played = LoneScene(runtime, body, fault)
+    fault.armed = True
+    played.play()
+    played.finale()
+
+
+PARTS = {
+    BodyJob: ["claim_entry", "call", "entered", "left"],
+    Budget: ["take", "give"],
+    Intake: ["take", "give"],
+    Publisher: ["publish", "passes_over"],
+    Runtime: ["schedule", "cancel"],
+    TaskHandle: ["resolve"],
+    ThreadRunner: ["start", "stop", "kill", "enter", "take"],
+    messages.Ticket: ["decided", "settle"],
+}
+
+
+@pytest.mark.parametrize(("part", "method"), every(PARTS), ids=ids)
+def test_a_part_that_fails_costs_only_what_it_was_needed_for(monkeypatch, scene, part, method):
+    fault = Fault(MemoryError())
+    fault.at(monkeypatch, part, method)
+    played = scene(fault)
+    fault.armed = True
+    played.play()
+    played.finale()
+
+
+def test_a_fault_that_can_not_be_told_of_is_settled_all_the_same(monkeypatch, scene):
+    fault = Fault(MemoryError())
+    fault.at_message(monkeypatch, SlotActor, messages.AttemptEnded)
+    played = scene(fault)
+    monkeypatch.setattr(Publisher, "publish", lambda *_args, **_kwargs: {}["no memory"])
+    fault.armed = True
+    played.play()
+    played.finale()

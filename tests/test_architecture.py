@@ -1,0 +1,70 @@
+"""What the rooms of the house promise about their lines, read off the syntax tree."""
+
+from __future__ import annotations
+
+import ast
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+NEVER_IMPORTED = {"threading", "queue", "asyncio", "multiprocessing", "time"}
+NEVER_CALLED = {"ask", "wait", "sleep", "acquire", "result"}
+LONGEST_FILE = 450
+
+DECIDING = [
+    *sorted((ROOT / "admission").glob("*.py")),
+    *(ROOT / "actors" / f"{name}.py" for name in ("registry", "slot", "worker", "limiter", "ending", "lone")),
+]
+SOURCES = sorted(path for package in ("actors", "admission") for path in (ROOT / package).rglob("*.py"))
+
+
+def named(path):
+    return path.relative_to(ROOT).as_posix()
+
+
+def imports_of(tree):
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            yield from (alias.name.partition(".")[0] for alias in node.names)
+        elif isinstance(node, ast.ImportFrom) and node.level == 0:
+            yield (node.module or "").partition(".")[0]
+
+
+def calls_of(tree):
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Call):
+            match node.func:
+                case ast.Attribute(attr=name) | ast.Name(id=name):
+                    yield name, node.lineno
+                case _:
+                    pass
+
+
+@pytest.mark.parametrize("path", DECIDING, ids=named)
+def test_what_decides_knows_no_threads_and_no_clock(path):
+    assert NEVER_IMPORTED.isdisjoint(imports_of(ast.parse(path.read_text())))
+
+
+@pytest.mark.parametrize("path", DECIDING, ids=named)
+def test_what_decides_never_waits(path):
+    calls = calls_of(ast.parse(path.read_text()))
+    assert [f"line {line}: {name}()" for name, line in calls if name in NEVER_CALLED] == []
+
+
+@pytest.mark.parametrize("path", SOURCES, ids=named)
+def test_no_file_is_too_long_to_be_read_in_one_go(path):
+    lines = path.read_text().count("\n")
+    assert lines <= LONGEST_FILE
+
+
+@pytest.mark.parametrize(
+    ("source", "imported"),
+    [("import time", {"time"}), ("from queue import Queue", {"queue"}), ("import asyncio.events", {"asyncio"})],
+)
+def test_the_reader_sees_every_form_of_import(source, imported):
+    assert set(imports_of(ast.parse(source))) == imported
+
+
+def test_the_reader_sees_calls_of_names_and_of_attributes():
+    assert {name for name, _ in calls_of(ast.parse("sleep(1); a.b.wait(2); f(x)(y)"))} == {"sleep", "wait", "f"}
