@@ -31,9 +31,7 @@ def make_runtime(*, max_threads: int = 512, dispatchers: int = 1, random: Random
         if check_count(name, value, least=1) is None:
             msg = f"{name} must be an int, not None"
             raise TypeError(msg)
-    return Runtime(
-        BodyRunners(max_threads=max_threads), dispatchers=dispatchers, chance=random, new_id=TaskId.allocate
-    )
+    return Runtime(BodyRunners(max_threads=max_threads), dispatchers=dispatchers, chance=random, new_id=TaskId.allocate)
 
 
 def open_runtime(*, max_threads: int = 512, dispatchers: int = 1, random: Random | None = None) -> Runtime:

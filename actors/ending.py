@@ -45,7 +45,17 @@ from admission import snapshot as views
 from admission.effects import Cause
 from admission.events import EventKind
 from admission.identity import TaskId
-from admission.outcome import Completed, Failed, Fatal, ForceAborted, Outcome, Panicked, Rejected, RejectionKind
+from admission.outcome import (
+    Completed,
+    Failed,
+    Fatal,
+    ForceAborted,
+    Outcome,
+    OutcomeKind,
+    Panicked,
+    Rejected,
+    RejectionKind,
+)
 from admission.report import ShutdownReport
 
 if TYPE_CHECKING:
@@ -56,7 +66,7 @@ if TYPE_CHECKING:
     from actors.runtime import Runtime
     from admission.spec import Submission
 
-__all__ = ["DESK_HANDLERS", "Answer", "Desk", "Settlement", "Settle", "SlotRecord", "Tell", "make_handle"]
+__all__ = ["DESK_HANDLERS", "Answer", "Desk", "Settle", "Settlement", "SlotRecord", "Tell", "make_handle"]
 
 _AFTER_DEADLINE = 1.0
 """Seconds after the drain's deadline at which the desk resolves what a faulty slot left."""
@@ -127,7 +137,7 @@ class Tell:
 
     def perform(self) -> None:
         """Do it."""
-        deliver(self.ref, self.message)
+        self.ref.actor_inbox.put(self.message)
 
 
 @dataclass(slots=True)
@@ -143,9 +153,7 @@ class Publish:
 
     def perform(self) -> None:
         """Do it."""
-        self.publisher.publish(
-            self.kind, self.ticket, None, self.fields, slot=self.slot, announced=self.announced
-        )
+        self.publisher.publish(self.kind, self.ticket, None, self.fields, slot=self.slot, announced=self.announced)
 
 
 @dataclass(slots=True)
@@ -273,7 +281,7 @@ class Desk(RuntimeActor):
         record: SlotRecord | None = None
         if self.deadline is not None:
             self._turn_away(ticket, RejectionKind.SHUTTING_DOWN, "shutdown has begun", out)
-        elif not self._take_intake(ticket):
+        elif not self._take_intake(message, ticket):
             self._turn_away(ticket, RejectionKind.RESOURCE_LIMIT, "the intake is full", out)
         elif (record := self.find_slot(ticket.slot, out)) is None:
             self._turn_away(ticket, RejectionKind.RESOURCE_LIMIT, "max_slots is reached", out)
@@ -461,19 +469,19 @@ class Desk(RuntimeActor):
 
     def tell_of(self, out: list[Any], kind: EventKind, ticket: Ticket, outcome: Outcome[Any] | None = None) -> None:
         """Order that observers are told of this, if one wants to hear of it."""
-        if self.publisher.passes_over(kind, ticket):
-            self.publisher.skip()
-        else:
-            fields = None if outcome is None else _finished_fields(outcome)
-            out.append(Publish(self.publisher, kind, ticket, fields))
+        if kind in self.publisher.silent and ticket.notify is None:
+            if outcome is None or outcome.label in _QUIET_ENDS:
+                self.publisher.skip()
+                return
+        out.append(Publish(self.publisher, kind, ticket, None if outcome is None else _finished_fields(outcome)))
 
-    def _take_intake(self, ticket: Ticket) -> bool:
+    def _take_intake(self, message: Submit[Any], ticket: Ticket) -> bool:
         """A submission that did not come through the face takes its place in the intake now, or not at all."""
         if ticket.intake is not None or self.intake is None:
             return True
         if not self.intake.take():
             return False
-        ticket.intake = self.intake
+        message.intake = ticket.intake = self.intake
         return True
 
     def _turn_away(self, ticket: Ticket, kind: RejectionKind, reason: str, out: list[Any]) -> None:
@@ -510,9 +518,7 @@ class Desk(RuntimeActor):
         if route is None or id_ is None:
             if cause is Cause.REMOVE and id_ is not None:
                 fields = {"id": int(id_)}
-                self.runtime.perform(
-                    self, [Publish(self.publisher, EventKind.TASK_REMOVE_REQUESTED, None, fields)]
-                )
+                self.runtime.perform(self, [Publish(self.publisher, EventKind.TASK_REMOVE_REQUESTED, None, fields)])
             return False
         caller = _Caller(Deferred(), waits)
         self.callers.setdefault(id_, []).append(caller)
@@ -558,7 +564,9 @@ class Desk(RuntimeActor):
             self._refuse(route, kind, reason, out)
             return
         out.append(Settle(ticket, Rejected(kind, reason)))  # it failed while it was being refused
-        out += [self.to_slot(record, Refused(ticket.id, kind)) for record in self.all_slots() if record.key == ticket.slot]
+        out += [
+            self.to_slot(record, Refused(ticket.id, kind)) for record in self.all_slots() if record.key == ticket.slot
+        ]
 
     # -- shutdown ----------------------------------------------------------------------------------------------------
 
@@ -641,9 +649,7 @@ class Desk(RuntimeActor):
         if log is None:
             self._close()
             return
-        self.flush_timer = self.runtime.schedule(
-            self.runtime.clock.monotonic() + self.observer_timeout, self.actor_ref
-        )
+        self.flush_timer = self.runtime.schedule(self.runtime.clock.monotonic() + self.observer_timeout, self.actor_ref)
         deliver(log, Flush(self.actor_ref))
 
     def _close(self) -> None:
@@ -687,6 +693,10 @@ class _FlushLog:
     def perform(self) -> None:
         """Do it."""
         self.desk.flush_log()
+
+
+_QUIET_ENDS = frozenset({OutcomeKind.COMPLETED, OutcomeKind.CANCELLED})
+"""Outcomes that a log takes at the level of the kind itself; the others are raised above it."""
 
 
 def _finished_fields(outcome: Outcome[Any]) -> dict[str, Any]:

@@ -8,7 +8,7 @@ from concurrent.futures import Future
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
-from actors.bodies.context import current_task
+from actors.current import current_task
 from actors.messages import Cancel
 from admission.errors import SubmissionRejectedError, TaskAbortedError, TaskCancelledError, TaskPanickedError
 from admission.outcome import Cancelled, Completed, Failed, Fatal, ForceAborted, Outcome, Panicked, Rejected

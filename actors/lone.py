@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from actors.budget import Budget
 from actors.ending import DESK_HANDLERS, Desk, SlotRecord, make_handle
 from actors.handle import TaskHandle
-from actors.limiter import LimiterActor
 from actors.messages import Retire, Submit, Ticket
 from actors.observers.log import open_publisher
-from actors.runtime import RuntimeActor, TimerFired, deliver
+from actors.runtime import TimerFired, deliver
 from actors.slot import ACTIONS, SLOT_HANDLERS, SlotActor, SlotServices
 from admission.checks import check_duration, check_text
 from admission.events import EventKind
@@ -85,7 +83,11 @@ class LoneSlotActor(Desk, SlotActor):
             to_registry=self.handle_inner,
         )
         Desk.__init__(
-            self, runtime, publisher, grace=seconds, observer_timeout=check_duration("observer_timeout", observer_timeout)
+            self,
+            runtime,
+            publisher,
+            grace=seconds,
+            observer_timeout=check_duration("observer_timeout", observer_timeout),
         )
         self.set_up(check_text("key", key), services)
         self.record = SlotRecord(self.key, self.actor_ref)
@@ -100,17 +102,12 @@ class LoneSlotActor(Desk, SlotActor):
         except BaseException as error:  # noqa: BLE001 - the barrier
             self.on_fault(message, error)
 
-    def carry_out(self, effect: Any) -> None:
-        """Carry out one effect of either half."""
-        action = ACTIONS.get(type(effect))
-        if action is None:
-            effect.perform()
-        else:
-            action(self, effect)
-
     def on_fault(self, message: Any, error: BaseException) -> Any:
         """Settle what the message stood for, in the half that it was for."""
-        half = Desk if type(message) in DESK_HANDLERS else SlotActor
+        of_desk = type(message) in DESK_HANDLERS
+        if type(message) is TimerFired:
+            of_desk = message.token is self.last_timer or message.token is self.flush_timer
+        half = Desk if of_desk else SlotActor
         return half.on_fault(self, message, error)
 
     def on_effect_fault(self, effect: Any, error: BaseException) -> None:

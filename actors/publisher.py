@@ -107,16 +107,8 @@ class Publisher:
         self._numbers = count(1)
         self._lock = Lock()  # the number of a record and its place in the log's mailbox are taken together
         self._closed = False
-        # Nothing of these kinds is built unless somebody is to be notified. How a task finished decides its level.
-        self._silent = frozenset(
-            kind
-            for kind, level in LEVELS.items()
-            if max([level, *(_FINISHED_LEVELS.values() if kind is EventKind.TASK_FINISHED else ())]) < self._log_level
-        )
-
-    def passes_over(self, kind: EventKind, ticket: Ticket | None = None) -> bool:
-        """Tell whether nobody wants to hear of this: it then only takes its number, by `skip`."""
-        return kind in self._silent and (ticket is None or ticket.notify is None)
+        # Nobody wants to hear of these kinds but whoever is to be notified: they only take their number, by `skip`.
+        self.silent = frozenset(kind for kind, level in LEVELS.items() if level < self._log_level)
 
     def skip(self, records: int = 1) -> None:
         """Number records that nobody wants."""
@@ -135,11 +127,11 @@ class Publisher:
         announced: bool = True,
     ) -> None:
         """Number this and pass it to whoever wants it. `announced` is False for what only the log hears of."""
-        if self.passes_over(kind, ticket if announced else None):
-            self.skip()
-            return
         notify = ticket.notify if ticket is not None and announced else None
         logged = level_of(kind, fields) >= self._log_level
+        if notify is None and not logged:
+            self.skip()
+            return
         clock = self._clock
         event = Event(0, kind, clock.wall(), clock.monotonic(), None, task, slot, attempt, fields or {})
         if ticket is not None:

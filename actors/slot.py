@@ -97,6 +97,9 @@ class _Inside:
     entered: bool = False
 
 
+_Emit, _Edge, _TRANSITION = ordered.Emit, ordered.Edge, EventKind.SLOT_TRANSITION
+
+
 class SlotActor(RuntimeActor):
     """One key: at most one owner, at most one body, and a line behind them.
 
@@ -233,13 +236,15 @@ class SlotActor(RuntimeActor):
         """Commit what the slot's machine decided, follow it through, and carry it all out."""
         if decision is not None:
             self._commit(decision)
-            self._follow(decision.effects)
+            if decision.effects:
+                self._follow(decision.effects)
 
     def _ran(self, decision: RunDecision | None) -> None:
         """Commit what the run's machine decided, follow it through, and carry it all out."""
         if decision is not None and self.run is not None:
             self.run.commit(decision)
-            self._follow(decision.effects)
+            if decision.effects:
+                self._follow(decision.effects)
 
     def _commit(self, decision: SlotDecision) -> None:
         machine = self.machine
@@ -254,17 +259,17 @@ class SlotActor(RuntimeActor):
         """
         chain: list[Any] = effects
         out: list[Any] = []
-        publisher = self.services.publisher
-        passed_over = 0
+        silent = self.services.publisher.silent
+        passed_over = 0  # of most events nobody wants to hear
         try:
             for effect in chain:  # grows while it is walked
                 kind = type(effect)
-                if kind is ordered.Emit:
-                    if publisher.passes_over(effect.kind, effect.entry):
+                if kind is _Emit:
+                    if effect.kind in silent and effect.entry.notify is None:
                         passed_over += 1
                         continue
-                elif kind is ordered.Edge:
-                    if publisher.passes_over(EventKind.SLOT_TRANSITION):
+                elif kind is _Edge:
+                    if _TRANSITION in silent:
                         passed_over += 1
                         continue
                 elif kind in _STEPS:
@@ -272,12 +277,13 @@ class SlotActor(RuntimeActor):
                     continue
                 out.append(effect)
             if passed_over:
-                publisher.skip(passed_over)
+                self.services.publisher.skip(passed_over)
         except BaseException:
             rest = chain[chain.index(effect) + 1 :]
             self.runtime.perform(self, ordered.in_order(out + [left for left in rest if type(left) not in _STEPS]))
             raise
-        self.runtime.perform(self, ordered.in_order(out) if len(out) > 1 else out)
+        if out:
+            self.runtime.perform(self, ordered.in_order(out) if len(out) > 1 else out)
 
     def _step_start(self, effect: ordered.StartRun, _out: list[Any]) -> Iterable[Any]:
         ticket = effect.entry
@@ -332,10 +338,6 @@ class SlotActor(RuntimeActor):
         return ()
 
     # -- carrying out --------------------------------------------------------------------------------------------------
-
-    def carry_out(self, effect: Any) -> None:
-        """Carry out one effect."""
-        ACTIONS[type(effect)](self, effect)
 
     def on_effect_fault(self, effect: Any, error: BaseException) -> None:
         """Tell of it, and let whatever waits for the effect know that it failed."""
@@ -586,8 +588,6 @@ SLOT_HANDLERS: Final[dict[type, Any]] = {
     TimerFired: SlotActor.on_run_timer,
 }
 
-SlotActor.handlers = SLOT_HANDLERS
-
 _STEPS: dict[type, Any] = {
     ordered.StartRun: SlotActor._step_start,  # noqa: SLF001
     ordered.ClaimRun: SlotActor._step_claim,  # noqa: SLF001
@@ -614,3 +614,6 @@ ACTIONS: dict[type, Any] = {
     ordered.Register: SlotActor._register,  # noqa: SLF001
     _Inform: SlotActor._inform,  # noqa: SLF001
 }
+
+SlotActor.handlers = SLOT_HANDLERS
+SlotActor.actions = ACTIONS

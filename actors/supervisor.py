@@ -15,8 +15,8 @@ from pykka import ActorDeadError
 from pykka._envelope import Envelope
 
 from actors.assembly import make_runtime
-from actors.bodies.context import current_task
 from actors.budget import Intake, closed_error
+from actors.current import current_task
 from actors.ending import Settlement, make_handle
 from actors.messages import Cancel, Join, Remove, Shutdown, Snapshot, Submit, Tasks
 from actors.registry import RegistryActor

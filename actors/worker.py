@@ -14,7 +14,7 @@ from actors.messages import (
     Kill,
     Stop,
 )
-from actors.runtime import RuntimeActor, deliver
+from actors.runtime import RuntimeActor
 from admission.run import AttemptRaised, WorkerPanicked
 
 if TYPE_CHECKING:
@@ -31,19 +31,19 @@ class WorkerActor(RuntimeActor):
 
     def __init__(self, runtime: Runtime, slot: ActorRef[Any], runner: BodyRunner, job: BodyJob) -> None:
         super().__init__(runtime)
-        self.slot = slot
+        self.to_slot = slot.actor_inbox.put
         self.runner = runner
         self.job = job
         self.handed_over = False  # the runner has the body
         self.ended = False  # the slot knows how the attempt ended
-        job.worker = self.actor_ref
+        job.report_to = self.actor_inbox.put
 
     def on_begin(self, _message: Begin) -> None:
         """Hand the body over."""
         self.handed_over = True
         try:
             self.runner.start(self.job)
-        except Exception as error:  # noqa: BLE001 - no thread, no loop: the attempt failed to start and may be retried
+        except BaseException as error:  # noqa: BLE001 - no thread, no loop: it failed to start and may be retried
             self.handed_over = False
             self._end(AttemptRaised(error, f"failed to start: {error}"))
 
@@ -51,13 +51,13 @@ class WorkerActor(RuntimeActor):
         """Tell the slot that the body is inside."""
         if not self.ended:
             ctx = self.job.ctx
-            deliver(self.slot, AttemptStarted(ctx.task_id, ctx.attempt, message.at))
+            self.to_slot(AttemptStarted(ctx.task_id, ctx.attempt, message.at))
 
     def on_returned(self, message: BodyReturned) -> None:
         """Tell the slot that the body has left, and end."""
         if self.ended:
             ctx = self.job.ctx
-            deliver(self.slot, AttemptReleased(ctx.task_id, ctx.attempt, message.at))
+            self.to_slot(AttemptReleased(ctx.task_id, ctx.attempt, message.at))
             self.end()
         else:
             self._end(message.result, message.at)
@@ -90,14 +90,14 @@ class WorkerActor(RuntimeActor):
         if not self.ended:
             self._report(WorkerPanicked(reason), released=released, at=left.at if left is not None else None)
         elif left is not None:
-            deliver(self.slot, AttemptReleased(self.job.ctx.task_id, self.job.ctx.attempt, left.at))
+            self.to_slot(AttemptReleased(self.job.ctx.task_id, self.job.ctx.attempt, left.at))
         if released:
             self.end()
 
     def _report(self, result: Any, *, released: bool, at: float | None) -> None:
         self.ended = True
         ctx = self.job.ctx
-        deliver(self.slot, AttemptEnded(ctx.task_id, ctx.attempt, result, released, at))
+        self.to_slot(AttemptEnded(ctx.task_id, ctx.attempt, result, released, at))
 
 
 WorkerActor.handlers = {

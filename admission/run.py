@@ -127,7 +127,15 @@ _ENDS: Final = {
     AttemptRaised: EventKind.ATTEMPT_FAILED,
     AttemptCancelled: EventKind.ATTEMPT_CANCELLED,
 }
-_WITH_BODY: Final = frozenset({RunPhase.STARTING, RunPhase.INSIDE, RunPhase.OVERDUE, RunPhase.REPORTED})
+# A member's name is looked up once: on the hot road that costs as much as a call.
+_NEW, _WAITING_PERMIT, _STARTING, _INSIDE = RunPhase.NEW, RunPhase.WAITING_PERMIT, RunPhase.STARTING, RunPhase.INSIDE
+_OVERDUE, _REPORTED, _PAUSING = RunPhase.OVERDUE, RunPhase.REPORTED, RunPhase.PAUSING
+_LINGERING, _OVER = RunPhase.LINGERING, RunPhase.OVER
+_ATTEMPT_STARTING: Final = EventKind.ATTEMPT_STARTING
+
+_WITH_BODY: Final = frozenset({_STARTING, _INSIDE, _OVERDUE, _REPORTED})
+
+_UNREPORTED: Final = frozenset({_STARTING, _INSIDE, _OVERDUE})
 
 
 class RunDecision:
@@ -174,7 +182,7 @@ class RunMachine:
         self.grace = grace
         self.limited = limited
         self.random = random
-        self.phase = RunPhase.NEW
+        self.phase = _NEW
         self.attempt = 0
         self.retries = 0
         self.claimed = False
@@ -197,7 +205,7 @@ class RunMachine:
     @property
     def standing(self) -> Standing:
         """How the run stands towards someone who wants it stopped."""
-        if self.phase is RunPhase.LINGERING or self.phase is RunPhase.OVER:
+        if self.phase is _LINGERING or self.phase is _OVER:
             return Standing.OVER
         return Standing.CLAIMED if self.claimed else Standing.FREE
 
@@ -207,7 +215,6 @@ class RunMachine:
         """Start the first attempt, or end the run before any."""
         decision = RunDecision(self, [])
         if cancelled:
-            decision.claimed = True
             self._finish(decision, Cancelled())
         else:
             self._next_attempt(decision)
@@ -215,7 +222,7 @@ class RunMachine:
 
     def granted(self, attempt: int) -> RunDecision | None:
         """The permit for this attempt is there."""
-        if self.phase is not RunPhase.WAITING_PERMIT or attempt != self.attempt:
+        if self.phase is not _WAITING_PERMIT or attempt != self.attempt:
             return None
         decision = RunDecision(self, [])
         self._begin(decision)
@@ -223,19 +230,19 @@ class RunMachine:
 
     def denied(self, attempt: int, error: BaseException, now: float) -> RunDecision | None:
         """The limiter failed over this attempt's permit: it counts as an attempt that could not be started."""
-        if self.phase is not RunPhase.WAITING_PERMIT or attempt != self.attempt:
+        if self.phase is not _WAITING_PERMIT or attempt != self.attempt:
             return None
-        decision = RunDecision(self, [Emit(EventKind.ATTEMPT_STARTING, self.entry, attempt)])
+        decision = RunDecision(self, [Emit(_ATTEMPT_STARTING, self.entry, attempt)])
         self._settle(decision, AttemptRaised(error, str(error)), now, held=False)
         return decision
 
     def started(self, attempt: int, at: float) -> RunDecision | None:
         """The body was entered at this instant; its timeout counts from here."""
-        if self.phase is not RunPhase.STARTING or attempt != self.attempt:
+        if self.phase is not _STARTING or attempt != self.attempt:
             return None
         effects: list[Effect] = []
         decision = RunDecision(self, effects)
-        decision.phase = RunPhase.INSIDE
+        decision.phase = _INSIDE
         decision.entered_at = at
         if self.settings.attempt_timeout is not None:
             effects.append(SetTimer(TimerKind.TIMEOUT, at + self.settings.attempt_timeout))
@@ -243,7 +250,7 @@ class RunMachine:
 
     def ended(self, attempt: int, result: AttemptResult[Any], *, released: bool, now: float) -> RunDecision | None:
         """The worker reports how the body ended, and whether its code has left."""
-        if self.phase not in (RunPhase.STARTING, RunPhase.INSIDE, RunPhase.OVERDUE) or attempt != self.attempt:
+        if self.phase not in _UNREPORTED or attempt != self.attempt:
             return self.released(attempt, now=now) if released else None
         decision = RunDecision(self, [])
         if isinstance(result, WorkerPanicked):
@@ -252,9 +259,9 @@ class RunMachine:
                 decision.effects.append(ReturnPermit(attempt))
             self._finish(decision, Panicked(result.reason), lingering=not released)
         elif released:
-            self._settle(decision, self._timed_out() if self.phase is RunPhase.OVERDUE else result, now)
-        elif self.phase is not RunPhase.OVERDUE:
-            decision.phase = RunPhase.REPORTED
+            self._settle(decision, self._timed_out() if self.phase is _OVERDUE else result, now)
+        elif self.phase is not _OVERDUE:
+            decision.phase = _REPORTED
             decision.result = result
             decision.effects.append(CancelTimer(TimerKind.TIMEOUT))
         return decision
@@ -264,14 +271,14 @@ class RunMachine:
         if attempt != self.attempt:
             return None
         decision = RunDecision(self, [])
-        if self.phase is RunPhase.LINGERING:
-            decision.phase = RunPhase.OVER
+        if self.phase is _LINGERING:
+            decision.phase = _OVER
             if self.limited:
                 decision.effects.append(ReturnPermit(attempt))
             decision.effects.append(ReleaseRun())
-        elif self.phase is RunPhase.REPORTED and self.result is not None:
+        elif self.phase is _REPORTED and self.result is not None:
             self._settle(decision, self.result, now)
-        elif self.phase is RunPhase.OVERDUE:
+        elif self.phase is _OVERDUE:
             self._settle(decision, self._timed_out(), now)
         else:
             return None
@@ -281,13 +288,13 @@ class RunMachine:
         """A timer of this run is due."""
         decision = RunDecision(self, [])
         match timer:
-            case TimerKind.TIMEOUT if self.phase is RunPhase.INSIDE:
+            case TimerKind.TIMEOUT if self.phase is _INSIDE:
                 self._overdue(decision, now)
             case TimerKind.GRACE if self.phase in _WITH_BODY:
                 self._drop_body_timers(decision)
                 decision.effects.append(KillAttempt())
                 self._finish(decision, ForceAborted(), lingering=True, forced_by=self.forced_by)
-            case TimerKind.PAUSE if self.phase is RunPhase.PAUSING:
+            case TimerKind.PAUSE if self.phase is _PAUSING:
                 self._next_attempt(decision)
             case _:
                 return None
@@ -305,11 +312,11 @@ class RunMachine:
         decision = RunDecision(self, effects)
         if standing is Standing.FREE:
             decision.claimed = True
-            if self.phase is RunPhase.WAITING_PERMIT:
+            if self.phase is _WAITING_PERMIT:
                 effects.append(ReturnPermit(self.attempt))
                 self._finish(decision, Cancelled())
                 return decision
-            if self.phase is RunPhase.PAUSING:
+            if self.phase is _PAUSING:
                 effects.append(CancelTimer(TimerKind.PAUSE))
                 self._finish(decision, Cancelled())
                 return decision
@@ -331,20 +338,20 @@ class RunMachine:
         decision.attempt += 1
         decision.entered_at = decision.result = None
         if self.limited:
-            decision.phase = RunPhase.WAITING_PERMIT
+            decision.phase = _WAITING_PERMIT
             decision.effects.append(AcquirePermit(decision.attempt))
         else:
             self._begin(decision)
 
     def _begin(self, decision: RunDecision) -> None:
-        decision.phase = RunPhase.STARTING
-        decision.effects.append(Emit(EventKind.ATTEMPT_STARTING, self.entry, decision.attempt, NO_FIELDS))
+        decision.phase = _STARTING
+        decision.effects.append(Emit(_ATTEMPT_STARTING, self.entry, decision.attempt, NO_FIELDS))
         decision.effects.append(BeginAttempt(decision.attempt))
 
     def _overdue(self, decision: RunDecision, now: float) -> None:
         timeout = self.settings.attempt_timeout
         fields = {"timeout": timeout, "duration": self._elapsed(now)}
-        decision.phase = RunPhase.OVERDUE
+        decision.phase = _OVERDUE
         decision.effects += (
             SetCancelFlag(Cause.TIMEOUT),
             Emit(EventKind.ATTEMPT_TIMED_OUT, self.entry, self.attempt, fields),
@@ -366,7 +373,7 @@ class RunMachine:
         self._drop_body_timers(decision)
         if self.limited and held:
             effects.append(ReturnPermit(self.attempt))
-        if self.phase is not RunPhase.OVERDUE:  # an overdue attempt was reported when it timed out
+        if self.phase is not _OVERDUE:  # an overdue attempt was reported when it timed out
             effects.append(self._attempt_event(result, elapsed))
         if isinstance(result, AttemptCancelled):
             self._finish(decision, Cancelled())
@@ -425,17 +432,17 @@ class RunMachine:
             self._pause(decision, now + delay)
 
     def _pause(self, decision: RunDecision, due: float) -> None:
-        decision.phase = RunPhase.PAUSING
+        decision.phase = _PAUSING
         decision.effects.append(SetTimer(TimerKind.PAUSE, due))
 
     def _finish(
         self, decision: RunDecision, outcome: Outcome[Any], *, lingering: bool = False, forced_by: Cause | None = None
     ) -> None:
-        decision.phase = RunPhase.LINGERING if lingering else RunPhase.OVER
+        decision.phase = _LINGERING if lingering else _OVER
         decision.effects.append(Finish(outcome, lingering=lingering, forced_by=forced_by))
 
     def _drop_body_timers(self, decision: RunDecision) -> None:
-        if self.phase is RunPhase.INSIDE and self.settings.attempt_timeout is not None:
+        if self.phase is _INSIDE and self.settings.attempt_timeout is not None:
             decision.effects.append(CancelTimer(TimerKind.TIMEOUT))
         if self.deadline is not None:
             decision.effects.append(CancelTimer(TimerKind.GRACE))

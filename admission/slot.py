@@ -77,6 +77,12 @@ LEGAL_EDGES: Final = frozenset(
 )
 """Every phase change that there is; the log has one record for each."""
 
+# Effects that say nothing but themselves are made once.
+_EDGES: Final = {edge: Edge(*edge) for edge in LEGAL_EDGES}
+_ADMITTED: Final = Edge(_ADMITTING, _RUNNING, announced=True)
+_RETURN_UNIT: Final = ReturnUnit()
+_ADD_REQUESTED, _ACCEPTED = EventKind.TASK_ADD_REQUESTED, EventKind.SUBMISSION_ACCEPTED
+
 PUBLIC_STATUS: Final = {
     _ABSENT: SlotStatus.IDLE,
     _IDLE: SlotStatus.IDLE,
@@ -234,7 +240,7 @@ class SlotMachine:
         replaced = self.phase is _PENDING
         decision.phase = _TERMINATING if replaced else _RUNNING
         decision.kept = ()
-        effects.append(Edge(self.phase, decision.phase, announced=not replaced))
+        effects.append(_EDGES[self.phase, decision.phase] if replaced else _ADMITTED)
         for number, withdrawal in enumerate(self.kept):
             effects.append(_remove_requested(owner, withdrawal.cause))
             effects.append(AnswerWithdrawal(id_, withdrawal.op, claimed=number == 0))
@@ -265,7 +271,7 @@ class SlotMachine:
         waiting = self.line.get(id_)
         if waiting is not None:
             decision.line = LineChange(_LineOp.TAKE, waiting)
-            effects.append(ReturnUnit())
+            effects.append(_RETURN_UNIT)
             effects.append(_remove_requested(waiting, cause))
             _reject(effects, waiting, RejectionKind.REMOVED_FROM_QUEUE, "removed while it waited")
             effects.append(AnswerWithdrawal(id_, op, claimed=True))
@@ -310,7 +316,7 @@ class SlotMachine:
             return decision
         decision.draining = True
         for entry in self.line:
-            effects.append(ReturnUnit())
+            effects.append(_RETURN_UNIT)
             _reject(effects, entry, RejectionKind.SHUTTING_DOWN, "shutdown has begun")
         if len(self.line):
             decision.line = LineChange(_LineOp.CLEAR)
@@ -332,9 +338,9 @@ class SlotMachine:
         decision.phase = _ADMITTING
         decision.owner = entry
         decision.effects += (
-            Edge(phase, _ADMITTING),
-            Emit(EventKind.TASK_ADD_REQUESTED, entry, None, NO_FIELDS),
-            Emit(EventKind.SUBMISSION_ACCEPTED, entry, None, fields),
+            _EDGES[phase, _ADMITTING],
+            Emit(_ADD_REQUESTED, entry, None, NO_FIELDS),
+            Emit(_ACCEPTED, entry, None, fields),
             Register(entry),
         )
 
@@ -345,14 +351,14 @@ class SlotMachine:
         decision.kept = ()
         if self.draining:
             decision.phase = _CLOSED
-            effects.append(Edge(self.phase, _CLOSED))
+            effects.append(_EDGES[self.phase, _CLOSED])
             return decision
         decision.phase = _IDLE
-        effects.append(Edge(self.phase, _IDLE))
+        effects.append(_EDGES[self.phase, _IDLE])
         head = self.line.head
         if head is not None:
             decision.line = LineChange(_LineOp.POP_HEAD)
-            effects.append(ReturnUnit())
+            effects.append(_RETURN_UNIT)
             fields: dict[str, object] = {"status": "started_from_queue", "depth": len(self.line) - 1}
             self._admit(decision, head, _IDLE, fields)
         return decision
@@ -395,7 +401,7 @@ def _queue(slot: SlotMachine, entry: Entry, unit: bool) -> SlotDecision:  # noqa
     if not unit:
         return slot.turn_away(entry, RejectionKind.RESOURCE_LIMIT, "max_total_pending is reached")
     fields: dict[str, object] = {"policy": entry.policy, "depth": depth + 1}
-    decision = SlotDecision(slot, [Emit(EventKind.SUBMISSION_ACCEPTED, entry, None, fields)])
+    decision = SlotDecision(slot, [Emit(_ACCEPTED, entry, None, fields)])
     decision.line = LineChange(_LineOp.APPEND, entry)
     return decision
 

@@ -66,12 +66,14 @@ class TaskDefaults:
     attempt_timeout: float | timedelta | None = None
     max_retries: int | None = None
     settings: RunSettings = field(init=False, repr=False, compare=False)
+    once: RunSettings = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         _check_settings(self, may_inherit=False)
         timeout = check_optional_duration("attempt_timeout", self.attempt_timeout, positive=True)
         object.__setattr__(self, "attempt_timeout", timeout)
         object.__setattr__(self, "settings", RunSettings(self.restart, self.backoff, timeout, self.max_retries))
+        object.__setattr__(self, "once", RunSettings(RestartPolicy.NEVER, self.backoff, timeout, self.max_retries))
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -191,6 +193,13 @@ class TaskSpec(Generic[T]):
     def resolve(self, defaults: TaskDefaults) -> RunSettings:
         """Return the settings of a run of this spec under these defaults."""
         base = defaults.settings
+        if (
+            self.backoff is INHERIT
+            and self.attempt_timeout is INHERIT
+            and self.max_retries is INHERIT
+            and self.restart is RestartPolicy.NEVER
+        ):
+            return defaults.once  # the usual case, made once
         return RunSettings(
             base.restart if self.restart is INHERIT else self.restart,
             base.backoff if self.backoff is INHERIT else self.backoff,

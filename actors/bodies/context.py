@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from contextvars import ContextVar
 from typing import TYPE_CHECKING
 
 from admission.checks import check_duration, check_optional_duration
@@ -16,10 +15,7 @@ if TYPE_CHECKING:
     from admission.effects import Cause
     from admission.identity import TaskId
 
-__all__ = ["AsyncTaskContext", "CancelScope", "TaskContext", "current_task"]
-
-current_task: ContextVar[TaskId | None] = ContextVar("slotkeeper_current_task", default=None)
-"""The submission whose body this code runs in."""
+__all__ = ["AsyncTaskContext", "CancelScope", "TaskContext"]
 
 
 class CancelScope:

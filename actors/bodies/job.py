@@ -6,16 +6,13 @@ from _thread import allocate_lock
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Protocol
 
-from actors.bodies.context import current_task
+from actors.current import current_task
 from actors.messages import BodyEntered, BodyReturned
-from actors.runtime import deliver
 from admission.run import AttemptCancelled, AttemptRaised, AttemptReturned, BodyResult, classify
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from contextvars import Context
-
-    from pykka import ActorRef
 
     from actors.bodies.context import AsyncTaskContext, TaskContext
     from admission.spec import TaskSpec
@@ -25,10 +22,14 @@ __all__ = ["BodyJob", "BodyRunner", "describe", "judge", "returned"]
 _LONGEST_REASON = 1000
 
 
+def _nobody(_message: Any) -> None:
+    """Before a job has a worker, nobody is told."""
+
+
 class BodyJob:
     """The body of one attempt. Whoever passes `claim_entry` first, the runner or the one who gives it up, decides."""
 
-    __slots__ = ("_entry", "clock", "context", "ctx", "spec", "task", "worker")
+    __slots__ = ("_entry", "clock", "context", "ctx", "report_to", "spec", "task")
 
     def __init__(
         self, spec: TaskSpec[Any], ctx: TaskContext | AsyncTaskContext, context: Context, clock: Callable[[], float]
@@ -37,7 +38,7 @@ class BodyJob:
         self.ctx = ctx
         self.context = context
         self.clock = clock
-        self.worker: ActorRef[Any] | None = None
+        self.report_to: Callable[[Any], object] = _nobody  # the worker's mailbox
         self.task: Any = None  # the asyncio task, where there is one
         self._entry = allocate_lock()
 
@@ -52,19 +53,15 @@ class BodyJob:
 
     def entered(self) -> None:
         """Report that the body is entered now."""
-        self._report(BodyEntered(self.clock()))
+        self.report_to(BodyEntered(self.clock()))
 
     def left(self, result: BodyResult[Any]) -> None:
         """Report that the body's code has left now."""
-        self._report(BodyReturned(result, self.clock()))
+        self.report_to(BodyReturned(result, self.clock()))
 
     def given_up(self) -> None:
         """Report that the body is never entered."""
-        self._report(BodyReturned(AttemptCancelled(), None))
-
-    def _report(self, message: Any) -> None:
-        if self.worker is not None:
-            deliver(self.worker, message)
+        self.report_to(BodyReturned(AttemptCancelled(), None))
 
 
 class BodyRunner(Protocol):

@@ -118,7 +118,9 @@ class LogObserver(RuntimeActor):
             self.end()
             return
         try:
-            self._sink.write(level_of(message.kind, message.fields), message.kind.value, as_fields(message, self._supervisor))
+            self._sink.write(
+                level_of(message.kind, message.fields), message.kind.value, as_fields(message, self._supervisor)
+            )
         except BaseException:  # noqa: BLE001 - the application's log handler; it must not end its own log
             self.failed += 1
         self._sink.taken += 1

@@ -38,6 +38,8 @@ class RuntimeActor(pykka.Actor):
 
     handlers: ClassVar[Mapping[type, Callable[[Any, Any], Any]]] = {}
     """How each type of message is handled; `on_receive` gets the others."""
+    actions: ClassVar[Mapping[type, Callable[[Any, Any], Any]]] = {}
+    """How each type of effect is carried out; the others carry themselves out by `perform`."""
     _registered = False
 
     def __init__(self, runtime: Runtime) -> None:
@@ -98,10 +100,11 @@ class RuntimeActor(pykka.Actor):
 
     def run_turn(self, items: SimpleQueue[Any], throughput: int) -> None:
         """Handle up to `throughput` messages, each behind its own fault barrier. For the dispatcher only."""
-        mailbox, handlers = self.mailbox, self.handlers
-        while throughput and not mailbox.closed and not items.empty():
-            throughput -= 1
-            message = items.get_nowait()
+        mailbox, handlers, take = self.mailbox, self.handlers, items.get_nowait
+        for _ in range(min(throughput, items.qsize())):
+            if mailbox.closed:
+                return
+            message = take()  # there is one: an open mailbox has no other reader
             kind = type(message)
             if kind is Envelope:
                 self._answer(message)  # pyright: ignore[reportUnknownArgumentType]
@@ -160,14 +163,19 @@ class RuntimeActor(pykka.Actor):
 
     def carry_out(self, effect: Any) -> None:
         """Carry out one effect of a handler."""
-        effect.perform()
+        action = self.actions.get(type(effect))
+        if action is None:
+            effect.perform()
+        else:
+            action(self, effect)
 
     def on_effect_fault(self, effect: Any, error: BaseException) -> None:
         """Settle an effect that raised `error`."""
 
     def end(self) -> None:
         """Stop, at once: what is in the mailbox becomes dead letters, promised replies become errors."""
-        self._unregister()
+        if self._registered:
+            self._unregister()
         promised, self._promised = self._promised, None
         while promised:
             deferred, _ = promised.popitem()  # one by one: whoever holds one may set it meanwhile

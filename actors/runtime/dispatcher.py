@@ -91,11 +91,16 @@ class Dispatcher:
                 if self._leave():
                     return
                 continue
-            try:  # noqa: SIM105 - `suppress` costs as much as a message
+            try:
                 runnable.run(throughput)
-            except BaseException:  # noqa: BLE001, S110 - the actors' own barriers report; the thread must go on
-                pass
+            except BaseException:  # noqa: BLE001 - the actors' own barriers report; the thread must go on
+                self._run_again(runnable)
             runnable = None  # an idle thread keeps nothing alive
+
+    def _run_again(self, runnable: Runnable) -> None:
+        """Run what failed once more: it may have failed before it looked at its items, and nobody would tell it again."""
+        with contextlib.suppress(BaseException):
+            runnable.run(self._throughput)
 
     def _leave(self) -> bool:
         """Pass the end on, behind whatever else is ready; tell whether nothing was."""
@@ -190,6 +195,8 @@ class ElasticDispatcher(Dispatcher):
                 if self._leave():
                     return
                 continue
-            with contextlib.suppress(BaseException):  # as above
+            try:
                 runnable.run(throughput)
+            except BaseException:  # noqa: BLE001 - as above
+                self._run_again(runnable)
             runnable = None

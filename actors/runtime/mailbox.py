@@ -118,7 +118,8 @@ class Mailbox:
         """Let nothing more in, answer what is left, and let go of the owner."""
         self.closed = True
         self._owner = None
-        self._drain()
+        if not self._items.empty():
+            self._drain()
 
     def _schedule(self) -> None:
         if self._dispatcher is None:

@@ -199,9 +199,14 @@ class Runtime:
 
     def perform(self, actor: RuntimeActor, effects: Sequence[Any]) -> None:
         """Carry out the effects of a handler, in order, each behind its own barrier."""
+        actions = actor.actions
         for effect in effects:
+            kind = type(effect)
             try:
-                actor.carry_out(effect)
+                if kind in actions:
+                    actions[kind](actor, effect)
+                else:
+                    effect.perform()
             except BaseException as error:  # noqa: BLE001 - one effect must not cost the ones behind it
                 with contextlib.suppress(BaseException):  # nor must what settles it
                     actor.on_effect_fault(effect, error)

@@ -6,12 +6,15 @@ can happen to a submission. In the middle of it one thing fails. The scene tells
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 import threading
 from functools import partial
 
 import pytest
 
 from actors import Runtime, SlotActor, Submit, TaskHandle, ending, messages
+from actors.bodies.coroutine import CoroutineRunner
 from actors.bodies.job import BodyJob
 from actors.bodies.thread import ThreadRunner
 from actors.budget import Budget, Intake
@@ -21,13 +24,24 @@ from actors.lone import LoneSlotActor
 from actors.observers.log import LogObserver
 from actors.publisher import Publisher
 from actors.registry import RegistryActor
-from actors.runtime import TimerFired
+from actors.runtime import Mailbox, RuntimeActor, TimerFired
 from actors.slot import ACTIONS
 from actors.worker import WorkerActor
-from admission import AdmissionLimits, Backoff, Completed, Submission, TaskSpec
+from admission import (
+    AdmissionLimits,
+    Backoff,
+    Completed,
+    ForceAborted,
+    Panicked,
+    RejectionKind,
+    SlotStatus,
+    Submission,
+    SupervisorClosedError,
+    TaskSpec,
+)
 from admission.events import Event
 from admission.run import RunMachine
-from admission.slot import SlotMachine
+from admission.slot import LEGAL_EDGES, SlotMachine
 from tests.actors.support import SOON, Gauge, Log, call_in_thread, eventually, noop
 
 ERRORS = [ValueError("boom"), SystemExit(3), MemoryError()]
@@ -459,3 +473,279 @@ def test_a_fault_that_can_not_be_told_of_is_settled_all_the_same(monkeypatch, sc
     fault.armed = True
     played.play()
     played.finale()
+
+
+# -- what a fault costs --------------------------------------------------------------------------------------------
+
+
+def slot_of(supervisor, key):
+    return supervisor.registry._actor_weakref().slots[key].ref
+
+
+def test_a_slot_that_failed_stays_taken_until_its_body_has_left(monkeypatch, start, body):
+    fault = Fault(RuntimeError())
+    fault.at_message(monkeypatch, SlotActor, messages.Withdraw)
+    log = Log()
+    supervisor = start(logger=log)
+    owner = body(stubborn=True)
+    running = supervisor.submit(owner, slot="k")
+    in_line = supervisor.submit(noop, slot="k")
+    assert owner.is_inside()
+    fault.armed = True
+    assert supervisor.remove(in_line.id) is False
+    assert isinstance(running.outcome(SOON), Panicked)
+    assert in_line.outcome(SOON).kind is RejectionKind.ADMISSION_FAILED
+
+    view = supervisor.snapshot().slot("k")
+    assert (view.status, view.owner_id, view.queue_depth) == (SlotStatus.TERMINATING, running.id, 0)
+    behind = supervisor.submit(noop, slot="k", policy="queue")
+    dropped = supervisor.submit(noop, slot="k", policy="drop_if_running")
+    assert dropped.outcome(SOON).kind is RejectionKind.SLOT_BUSY
+    assert not behind.done()
+    owner.let_go()
+    assert behind.outcome(SOON) == Completed("done")
+    supervisor.shutdown()
+    edges = [(fields["from_phase"], fields["to_phase"]) for fields in log.of("slot_transition")]
+    assert set(edges) <= {(str(before), str(after)) for before, after in LEGAL_EDGES}
+    assert [before for before, _ in edges[1:]] == [after for _, after in edges[:-1]]
+
+
+def test_the_name_of_a_run_that_panicked_is_taken_until_its_body_has_left(monkeypatch, start, body):
+    fault = Fault(RuntimeError())
+    fault.at_message(monkeypatch, WorkerActor, messages.Stop)
+    supervisor = start()
+    owner = body(stubborn=True)
+    running = supervisor.submit(TaskSpec.once(owner, name="only-one"), slot="k")
+    assert owner.is_inside()
+    fault.armed = True
+    running.cancel()
+    assert isinstance(running.outcome(SOON), Panicked)
+    namesake = TaskSpec.once(noop, name="only-one")
+    assert supervisor.submit(namesake, slot="other").outcome(SOON).kind is RejectionKind.ALREADY_EXISTS
+    owner.let_go()
+    assert supervisor.submit(noop, slot="k").outcome(SOON) == Completed("done")
+    assert supervisor.submit(namesake, slot="other").outcome(SOON) == Completed("done")
+
+
+@pytest.mark.parametrize("error", ERRORS, ids=ids)
+def test_a_worker_that_can_not_be_made_is_an_attempt_that_failed(monkeypatch, supervisor, error):
+    fault = Fault(error)
+    fault.at(monkeypatch, WorkerActor, "spawn")
+    fault.armed = True
+    assert supervisor.submit(noop, slot="k").outcome(SOON).error is error
+    assert supervisor.submit(noop, slot="k").outcome(SOON) == Completed("done")
+
+
+@pytest.mark.parametrize("error", ERRORS, ids=ids)
+def test_a_body_that_can_not_be_started_is_an_attempt_that_failed(monkeypatch, supervisor, error):
+    fault = Fault(error)
+    fault.at(monkeypatch, ThreadRunner, "start")
+    fault.armed = True
+    spec = TaskSpec.restartable(noop, max_retries=1, backoff=Backoff.constant(0))
+    assert supervisor.submit(spec, slot="k").outcome(SOON) == Completed("done")
+    fault = Fault(error)
+    fault.at(monkeypatch, ThreadRunner, "start")
+    fault.armed = True
+    assert supervisor.submit(noop, slot="k").outcome(SOON).error is error
+
+
+def test_a_told_submission_that_can_not_be_taken_gives_its_place_in_the_intake_back(monkeypatch, start):
+    fault = Fault(RuntimeError())
+    fault.at(monkeypatch, RegistryActor, "find_slot")
+    supervisor = start(limits=AdmissionLimits(intake=1))
+    fault.armed = True
+    supervisor.registry.tell(Submit(Submission(noop, slot="k")))
+    assert supervisor.snapshot().slots == ()  # it has been handled
+    assert fault.fired
+    assert supervisor.try_submit(noop, slot="k").outcome(SOON) == Completed("done")
+
+
+def test_a_timer_of_the_registry_that_fails_retires_all_the_same(monkeypatch, start):
+    fault = Fault(RuntimeError())
+    fault.at_message(monkeypatch, RegistryActor, TimerFired)
+    supervisor = start(limits=AdmissionLimits(slot_idle_timeout=0.01))
+    registry = supervisor.registry._actor_weakref()
+    fault.armed = True
+    assert supervisor.submit(noop, slot="k").outcome(SOON) == Completed("done")
+    assert eventually(lambda: not registry.slots)
+    assert fault.fired
+
+
+@pytest.mark.parametrize("fails", [False, True], ids=["", "and its timer fails"])
+def test_what_a_slot_leaves_behind_at_shutdown_is_given_up_after_the_deadline(monkeypatch, start, body, fails):
+    fault = Fault(RuntimeError())
+    fault.at_message(monkeypatch, RegistryActor, TimerFired)
+    monkeypatch.setitem(SlotActor.handlers, messages.Drain, lambda _slot, _drain: None)
+    supervisor = start(grace=0)
+    owner = body(stubborn=True)
+    running = supervisor.submit(TaskSpec.once(owner, name="lost"), slot="k")
+    in_line = supervisor.submit(noop, slot="k")
+    assert owner.is_inside()
+    fault.armed = fails
+    report = call_in_thread(supervisor.shutdown)()
+    assert (report.clean, report.stuck) == (False, ("k", "lost"))
+    assert isinstance(running.outcome(0), ForceAborted)
+    assert isinstance(in_line.outcome(0), ForceAborted)
+    assert fault.fired is fails
+
+
+@pytest.mark.parametrize("fails", [False, True], ids=["", "and its timer fails"])
+def test_a_log_that_blocks_delays_a_shutdown_no_longer_than_its_timeout(monkeypatch, start, fails):
+    fault, release = Fault(RuntimeError()), threading.Event()
+    fault.at_message(monkeypatch, RegistryActor, TimerFired)
+    log = Log()
+    monkeypatch.setattr(log, "info", lambda *_args, **_kwargs: release.wait(SOON))
+    supervisor = start(logger=log, observer_timeout=0.05)
+    assert supervisor.submit(noop, slot="k").outcome(SOON) == Completed("done")
+    fault.armed = fails
+    try:
+        report = call_in_thread(supervisor.shutdown)()
+    finally:
+        release.set()
+    assert report.log_dropped > 0
+    assert fault.fired is fails
+
+
+# -- stopped from outside ------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def children():
+    def find(supervisor):
+        registry = supervisor.registry._actor_weakref()
+        slot = registry.slots["faulty"].ref
+        return {
+            "slot": slot,
+            "worker": slot._actor_weakref().inside.worker,
+            "limiter": registry.limiter,
+            "log": registry.publisher.log,
+        }
+
+    return find
+
+
+@pytest.mark.parametrize("child", ["slot", "worker", "limiter", "log"])
+def test_stopping_a_child_counts_as_a_fault_and_ends_nothing_else(scene, children, child):
+    fault = Fault(ValueError())
+    played = scene(fault)
+    ref = children(played.supervisor)[child]
+    assert call_in_thread(ref.stop)()
+    assert ref.is_alive()
+    if child in ("slot", "worker"):
+        assert isinstance(played.owners_handle.outcome(SOON), Panicked)
+        assert played.owner.is_inside()
+    played.play()
+    fault.fired = True
+    played.finale()
+
+
+def test_stopping_the_registry_resolves_everything(scene):
+    played = scene(Fault(ValueError()))
+    assert call_in_thread(played.supervisor.registry.stop)()
+    for handle in played.handles:
+        played.settled(handle)
+    assert played.supervisor.shutdown().clean in (True, False)
+    with pytest.raises(SupervisorClosedError):
+        played.supervisor.submit(noop, slot="k")
+
+
+# -- the threads ---------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("error", ERRORS, ids=ids)
+@pytest.mark.parametrize(
+    ("part", "method"), [(RuntimeActor, "run_turn"), (Mailbox, "run")], ids=["in a turn", "before a turn"]
+)
+def test_a_turn_that_fails_does_not_end_the_dispatcher_or_lose_a_message(monkeypatch, scene, part, method, error):
+    fault = Fault(error)
+    fault.at(monkeypatch, part, method)
+    played = scene(fault)
+    fault.armed = True
+    played.play()
+    played.finale()
+
+
+@pytest.mark.parametrize("error", ERRORS, ids=ids)
+def test_a_timer_that_fails_does_not_end_the_timers(scene, error):
+    fault = Fault(error)
+    played = scene(fault)
+    fired = threading.Event()
+
+    def fail():
+        fired.set()
+        raise error
+
+    played.supervisor._core.runtime.timers.call_at(0.0, fail)
+    assert fired.wait(SOON)
+    played.play()
+    fault.fired = True
+    played.finale()
+
+
+@pytest.mark.parametrize("error", [*ERRORS, KeyboardInterrupt(), GeneratorExit()], ids=ids)
+def test_a_task_of_a_body_that_fails_does_not_end_the_event_loop(supervisor, error):
+    inside, go_on = threading.Event(), threading.Event()
+
+    async def spawns(_ctx):
+        async def fails():
+            raise error
+
+        task = asyncio.get_running_loop().create_task(fails())
+        with contextlib.suppress(BaseException):
+            await asyncio.wait([task])
+        return task.exception() if not task.cancelled() else None
+
+    async def runs(_ctx):
+        inside.set()
+        while not go_on.is_set():  # noqa: ASYNC110 - set by another thread
+            await asyncio.sleep(0.001)
+        return "unharmed"
+
+    running = supervisor.submit(runs, slot="running")
+    assert inside.wait(SOON)
+    spawning = supervisor.submit(spawns, slot="spawning")
+    assert spawning.outcome(SOON) == Completed(error)
+    go_on.set()
+    assert running.outcome(SOON) == Completed("unharmed")
+
+    async def last(_ctx):
+        return "last"
+
+    assert supervisor.submit(last, slot="spawning").outcome(SOON) == Completed("last")
+
+
+@pytest.mark.parametrize("error", ERRORS, ids=ids)
+@pytest.mark.parametrize("method", ["_enter", "_body", "_cancel", "start", "adopt", "stop"])
+def test_a_coroutine_that_can_not_be_entered_or_stopped_is_settled_all_the_same(monkeypatch, supervisor, method, error):
+    fault = Fault(error)
+    fault.at(monkeypatch, CoroutineRunner, method)
+    inside = threading.Event()
+
+    async def listens(ctx):
+        inside.set()
+        await ctx.sleep(30)
+
+    def returns_an_awaitable(ctx):
+        return listens(ctx)
+
+    fault.armed = True
+    body = returns_an_awaitable if method == "adopt" else listens
+    handle = supervisor.submit(body, slot="k")
+    assert eventually(lambda: inside.is_set() or handle.done())
+    handle.cancel()
+    assert handle.outcome(SOON)
+    assert fault.fired
+    assert supervisor.submit(noop, slot="other").outcome(SOON) == Completed("done")
+
+
+@pytest.mark.parametrize("error", ERRORS, ids=ids)
+def test_a_log_handler_that_fails_loses_its_records_and_nothing_else(monkeypatch, start, error):
+    def fail(*_args, **_kwargs):
+        raise error
+
+    log = Log()
+    for level in ("debug", "info", "warning", "error"):
+        monkeypatch.setattr(log, level, fail)
+    supervisor = start(logger=log)
+    assert {supervisor.submit(noop, slot="k").outcome(SOON) for _ in range(20)} == {Completed("done")}
+    assert supervisor.shutdown().clean

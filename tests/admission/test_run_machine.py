@@ -240,6 +240,13 @@ def test_an_attempt_that_could_not_be_started_took_no_time():
     assert run.do_end(BOOM, now=9.0)[0] == "event attempt_failed #1 attempt 1 duration=0.0"
 
 
+def test_a_retry_that_could_not_be_started_took_no_time_either():
+    run = inside(ON_FAILURE)
+    run.do_end(BOOM, now=5.0)
+    run.do_fire(TimerKind.PAUSE, 9.0)
+    assert run.do_end(BOOM, now=9.5)[0] == "event attempt_failed #1 attempt 2 duration=0.0"
+
+
 def test_a_body_that_returns_after_a_claim_succeeded_and_its_run_is_cancelled():
     run = inside()
     run.do_claim()

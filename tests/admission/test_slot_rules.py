@@ -59,6 +59,12 @@ def test_a_line_that_was_emptied_takes_newcomers_again():
     assert slot.waiting == [3, 4]
 
 
+def test_a_line_that_was_emptied_keeps_nothing():
+    slot = slot_in(Phase.RUNNING, 2)
+    slot.do_withdraw(2)
+    assert slot.line._entries is None
+
+
 def test_withdrawing_a_replacement_leaves_its_owner_stopped():
     slot = slot_in(Phase.TERMINATING, 2)
     slot.do_withdraw(2)

@@ -1,8 +1,8 @@
 """The work to replay: which directory of a repository changed when, and to which revision.
 
-`history.jsonl` is the commit history of the public repository of the Rust crate taskvisor, facts only: 447 changes to 16
-directories over 294 days. One object per line: ``at``, seconds since the first change; ``slot``, the directory; ``rev``,
-the short id of the commit.
+`history.jsonl` is the commit history of the public repository of the Rust crate taskvisor, facts only: 447 changes to
+16 directories over 294 days. One object per line: ``at``, seconds since the first change; ``slot``, the directory;
+``rev``, the short id of the commit.
 """
 
 from __future__ import annotations
@@ -45,17 +45,8 @@ def load(path: Path) -> tuple[Change, ...]:
         HistoryError: the file can not be read, is empty, or has a line that makes no sense.
 
     """
-    changes: list[Change] = []
-    seen: set[str] = set()
     try:
-        for line, fields in jsonlines.read(path):
-            change = _change(path, line, fields)
-            if changes and change.at < changes[-1].at:
-                raise jsonlines.BadLineError(path, line, f"at {change.at} is before the line above it")
-            if change.task in seen:
-                raise jsonlines.BadLineError(path, line, f"revision {change.rev} of slot {change.slot} comes twice")
-            seen.add(change.task)
-            changes.append(change)
+        changes = _changes(path)
     except jsonlines.BadLineError as error:
         raise HistoryError(str(error)) from None
     except OSError as error:
@@ -71,6 +62,20 @@ def newest(changes: tuple[Change, ...]) -> dict[str, str]:
     """Return the last revision of every slot, slots in the order of their names."""
     last = {change.slot: change.rev for change in changes}
     return dict(sorted(last.items()))
+
+
+def _changes(path: Path) -> list[Change]:
+    changes: list[Change] = []
+    seen: set[str] = set()
+    for line, fields in jsonlines.read(path):
+        change = _change(path, line, fields)
+        if changes and change.at < changes[-1].at:
+            raise jsonlines.BadLineError(path, line, f"at {change.at} is earlier than in the line above")
+        if change.task in seen:
+            raise jsonlines.BadLineError(path, line, f"revision {change.rev} of slot {change.slot} comes twice")
+        seen.add(change.task)
+        changes.append(change)
+    return changes
 
 
 def _change(path: Path, line: int, fields: dict[str, Any]) -> Change:

@@ -14,7 +14,7 @@ import time
 from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, Self
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -41,7 +41,7 @@ _NOT_OURS: Final = {"__pycache__", "dist-packages", "idle_test", "site-packages"
 
 
 class IndexUnavailableError(Exception):
-    """This Python has no sources of its own to index, or no SQLite that can; the message says which."""
+    """There are no sources to index, or no SQLite that can; the message says which."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,7 +138,7 @@ class Build:
         self._partial = path.with_name(f"{path.name}.partial")
         self._documents = 0
 
-    def __enter__(self) -> Build:
+    def __enter__(self) -> Self:
         self._partial.unlink(missing_ok=True)  # of a process that was killed
         self._db = sqlite3.connect(self._partial, isolation_level=None)
         try:

@@ -20,7 +20,7 @@ class Layout:
 
     @property
     def log(self) -> Path:
-        """slotkeeper's own log: one JSON object per record."""
+        """The log of slotkeeper: one JSON object per record."""
         return self.root / "demo.jsonl"
 
     @property

@@ -13,13 +13,13 @@ from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from itertools import groupby
 from operator import attrgetter
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Self
 
 from admission import FatalError
 from docs.examples.demo import jsonlines
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Generator, Iterable
     from pathlib import Path
     from types import TracebackType
 
@@ -49,7 +49,7 @@ class Ledger:
         self._layout = layout
         self._book = os.open(layout.ledger, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644)
 
-    def __enter__(self) -> Ledger:
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(
@@ -58,7 +58,7 @@ class Ledger:
         os.close(self._book)
 
     @contextmanager
-    def inside(self, slot: str, rev: str) -> Iterator[None]:
+    def inside(self, slot: str, rev: str) -> Generator[None]:
         """Be inside the slot for the time of the block.
 
         Raises:

@@ -6,7 +6,7 @@ import os
 import threading
 import time
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Final, Protocol, TextIO
+from typing import TYPE_CHECKING, Final, Protocol, Self, TextIO
 
 from admission import Cancelled, Completed, Rejected, SlotStatus, SlotView
 from docs.examples.demo.history import DAY, newest
@@ -82,19 +82,19 @@ class Board:
         """Return the lines of the whole table, bars included where the width allows it."""
         column = max(22, *map(len, self._rows))
         head = f"{'slot':<{column}}  changes  completed  superseded  cancelled  now"
-        lines = [_paint(head, BOLD, colour=colour)]
+        lines = [self._clock(), _paint(head, BOLD, colour=colour)]
         for slot, row in self._rows.items():
             state, paint = self._state(row, views.get(slot), bar=width > WIDTH + 14)
             cells = [f"{slot:<{column}}", *_count(row).cells(), _paint(state, paint, colour=colour)]
             lines.append("  ".join(cells))
-        total = "  ".join([f"{'total':<{column}}", *self._total().cells(), self._clock()])
+        total = "  ".join([f"{'total':<{column}}", *self._total().cells()])
         return [*lines, _paint(total, BOLD, colour=colour)]
 
     def line(self, views: Mapping[str, SlotView]) -> str:
         """Return the totals as one line."""
         total = self._total()
         return (
-            f"{self._clock()}  submitted {total.submitted:>3} of {total.changes}  completed {total.completed:>3}  "
+            f"{self._clock()}  submitted {total.submitted:>3}  completed {total.completed:>3}  "
             f"superseded {total.superseded:>3}  cancelled {total.cancelled:>3}  busy slots {len(views):>2}"
         )
 
@@ -128,7 +128,7 @@ class Board:
     def _clock(self) -> str:
         elapsed = time.monotonic() - self.started
         day = self._days if elapsed >= self._seconds else self._days * elapsed / self._seconds
-        return f"{elapsed:4.1f} s day {day:3.0f}"
+        return f"{elapsed:4.1f} s  day {day:3.0f} of {self._days:.0f}"
 
 
 class Progress:
@@ -141,7 +141,7 @@ class Progress:
         self._over = threading.Event()
         self._painter = threading.Thread(target=self._paint, name="demo-progress", daemon=True)
 
-    def __enter__(self) -> Progress:
+    def __enter__(self) -> Self:
         self._screen.open()
         self._painter.start()
         return self
@@ -195,7 +195,7 @@ class _Terminal:
         self._height = 0
 
     def open(self) -> None:
-        self._write(HIDE_CURSOR + WRAP_OFF)
+        self._write(HIDE_CURSOR + WRAP_OFF + "\n")
 
     def draw(self, board: Board, views: Mapping[str, SlotView]) -> None:
         columns, rows = _size(self._stream)
@@ -232,7 +232,7 @@ class _Lines:
         self._print(board.line(views))
 
     def finish(self, board: Board, views: Mapping[str, SlotView]) -> None:
-        self._print(board.line(views), *board.table(views, WIDTH, colour=False))
+        self._print(board.line(views), "", *board.table(views, WIDTH, colour=False)[1:])
 
     def close(self) -> None:
         """Nothing has to be restored."""

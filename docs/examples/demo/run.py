@@ -2,9 +2,9 @@
 
     python docs/examples/demo/run.py [--seconds N] [--out DIR] [--history FILE] [--documents N] [--verify]
 
-Every change to a directory asks its slot for a new index, with the policy *replace*: the job that runs is asked to stop,
-the one that waits is superseded. In the end every index carries its slot's newest revision, and no two jobs were ever
-inside the same slot; `verify.py` finds that out from the files under ``build/demo``. ``--verify`` does it again.
+Every change to a directory asks its slot for a new index, with the policy *replace*: the job that runs is asked to
+stop, the one that waits is superseded. In the end every index carries its slot's newest revision, and no two jobs were
+ever inside the same slot; `verify.py` finds that out from the files under ``build/demo``. ``--verify`` does it again.
 
 Exit code: 0 if everything holds, 1 if not, 130 if interrupted.
 """
@@ -12,29 +12,25 @@ Exit code: 0 if everything holds, 1 if not, 130 if interrupted.
 from __future__ import annotations
 
 import argparse
-import json
 import math
 import os
 import sys
 import time
-from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
-
-import structlog
+from typing import TYPE_CHECKING, Final
 
 from actors import Supervisor
-from admission import AdmissionPolicy, Rejected, TaskSpec
-from docs.examples.demo import index
+from admission import AdmissionPolicy, TaskSpec
+from docs.examples.demo import index, outcomes
 from docs.examples.demo.history import DAY, HISTORY, HistoryError, load, newest
 from docs.examples.demo.layout import Layout
 from docs.examples.demo.ledger import Ledger
+from docs.examples.demo.log import json_logger
 from docs.examples.demo.progress import Board, Progress
 from docs.examples.demo.verify import NO_LEAST, Least, verify
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
-    from typing import TextIO
 
     from actors import TaskContext, TaskHandle
     from docs.examples.demo.history import Change
@@ -46,7 +42,7 @@ BATCHES_PER_RUN: Final = 800
 GRACE: Final = 10.0
 TO_THE_END: Final = 120.0
 """Seconds after the last change within which everything must have ended."""
-LEAST: Final = Least(superseded=50, cancelled=10)
+LEAST: Final = Least(superseded=50, cancelled_midway=10)
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -56,37 +52,42 @@ def main(argv: Sequence[str] | None = None) -> int:
         changes = load(options.history)
         faults = [] if options.verify else replay(changes, layout, options.seconds, options.documents)
         verdict = verify(changes, layout, LEAST if options.history == HISTORY else NO_LEAST)
-    except (HistoryError, index.IndexUnavailableError) as error:
-        print(f"demo: {error}", file=sys.stderr)
-        return 1
+        verdict.violations += faults
+        print("", *verdict.lines(), sep="\n", flush=True)
     except KeyboardInterrupt:
         print(f"\ninterrupted: all jobs were asked to stop; {layout.root} is not complete", file=sys.stderr)
         return 130
-    verdict.violations += faults
-    print(*verdict.lines(), sep="\n")
+    except BrokenPipeError:  # nobody reads on; what is still in the buffer must not complain at exit
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 1
+    except (HistoryError, index.IndexUnavailableError, OSError) as error:
+        print(f"demo: {error}", file=sys.stderr)
+        return 1
     return 1 if verdict.violations else 0
 
 
 def parse(argv: Sequence[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="run.py", description="Replays a repository's history on slots.")
-    parser.add_argument("--seconds", type=_positive, default=SECONDS, help="for the whole history (%(default)s)")
+    parser.add_argument("--seconds", type=seconds, default=SECONDS, help="for the whole history (%(default)s)")
     parser.add_argument("--out", type=Path, default=OUT, metavar="DIR", help="for log, ledger and indexes (build/demo)")
     parser.add_argument("--history", type=Path, default=HISTORY, metavar="FILE", help="another history than ours")
-    parser.add_argument("--documents", type=int, metavar="N", help="index at most so many documents")
+    parser.add_argument("--documents", type=count, metavar="N", help="index at most so many documents")
     parser.add_argument("--verify", action="store_true", help="run nothing, judge what an earlier run has left")
     return parser.parse_args(argv)
 
 
-def replay(changes: tuple[Change, ...], layout: Layout, seconds: float, most: int | None = None) -> list[str]:
+def replay(changes: tuple[Change, ...], layout: Layout, duration: float, most: int | None = None) -> list[str]:
     """Submit every change when it is due, wait for the end of everything, and return what went wrong, if anything."""
     layout.clear()
     documents = index.read_documents(most)
-    size = index.measure(documents) * seconds / BATCHES_PER_RUN
+    size = index.measure(documents) * duration / BATCHES_PER_RUN
     slots = newest(changes)
     plans = {slot: index.plan(documents, number / len(slots), size) for number, slot in enumerate(slots)}
+    sizes = [sum(map(len, plan)) for plan in plans.values()]
+    days = changes[-1].at / DAY
+    print(f"{len(changes)} changes to {len(slots)} slots in {days:.0f} days, replayed in {duration:g} s")
     print(
-        f"{len(changes)} changes to {len(slots)} slots over {changes[-1].at / DAY:.0f} days, in {seconds:g} s; a job "
-        f"indexes some {sum(map(len, next(iter(plans.values()))))} of {len(documents)} documents",
+        f"a job indexes {min(sizes)} to {max(sizes)} of {len(documents)} documents in {index.BATCHES} batches",
         flush=True,
     )
 
@@ -94,14 +95,12 @@ def replay(changes: tuple[Change, ...], layout: Layout, seconds: float, most: in
     handles: list[tuple[Change, TaskHandle[int]]] = []
     with layout.log.open("w", encoding="utf-8") as log, Ledger(layout) as ledger:
         supervisor = Supervisor(grace=GRACE, logger=json_logger(log))
-        board = Board(changes, seconds)
+        board = Board(changes, duration)
+        books = {"layout": layout, "ledger": ledger, "board": board}
         with supervisor, Progress(board, supervisor, sys.stdout, os.environ):
             for change in changes:
-                wait_until(board.started + due(change, changes, seconds))
-                body = partial(
-                    rebuild, change=change, plan=plans[change.slot], layout=layout, ledger=ledger, board=board
-                )
-                spec = TaskSpec.once(body, name=change.task)
+                wait_until(board.started + due(change, changes, duration))
+                spec = TaskSpec.once(rebuild, args=(change, plans[change.slot]), kwargs=books, name=change.task)
                 handle = supervisor.submit(spec, slot=change.slot, policy=AdmissionPolicy.REPLACE)
                 handles.append((change, handle))
                 board.submitted(change, handle)
@@ -112,15 +111,15 @@ def replay(changes: tuple[Change, ...], layout: Layout, seconds: float, most: in
         report = supervisor.shutdown()  # the report of the one that has just been
     if not report.clean or report.log_dropped:
         faults.append(f"the shutdown was not clean: {report}")
-    layout.outcomes.write_text("".join(json.dumps(ended(change, handle)) + "\n" for change, handle in handles))
+    outcomes.write(layout.outcomes, [outcomes.ending(change, handle) for change, handle in handles])
     return faults
 
 
 def rebuild(
     ctx: TaskContext,
-    *,
     change: Change,
     plan: Sequence[Sequence[index.Document]],
+    *,
     layout: Layout,
     ledger: Ledger,
     board: Board,
@@ -134,9 +133,9 @@ def rebuild(
         return build.publish(change.rev)
 
 
-def due(change: Change, changes: tuple[Change, ...], seconds: float) -> float:
+def due(change: Change, changes: tuple[Change, ...], duration: float) -> float:
     """Return when this change is due on the compressed clock, in seconds after the start."""
-    return seconds * change.at / (changes[-1].at or 1)
+    return duration * change.at / (changes[-1].at or 1)
 
 
 def wait_until(instant: float) -> None:
@@ -145,32 +144,17 @@ def wait_until(instant: float) -> None:
         time.sleep(pause)
 
 
-def json_logger(file: TextIO) -> Any:
-    """Return a logger of its own that writes every record, from debug on, as a line of JSON."""
-    return structlog.wrap_logger(
-        structlog.WriteLogger(file),
-        processors=[structlog.processors.add_log_level, structlog.processors.JSONRenderer()],
-        wrapper_class=structlog.make_filtering_bound_logger("debug"),
-    ).bind()
-
-
-def ended(change: Change, handle: TaskHandle[int]) -> dict[str, Any]:
-    """Return what the handle says, for the verification."""
-    outcome = handle.outcome() if handle.done() else None
-    return {
-        "id": int(handle.id),
-        "slot": change.slot,
-        "rev": change.rev,
-        "outcome": outcome.label if outcome is not None else None,
-        "rejection": outcome.kind if isinstance(outcome, Rejected) else None,
-    }
-
-
-def _positive(text: str) -> float:
+def seconds(text: str) -> float:
     value = float(text)
     if not 0 < value < math.inf:
-        msg = f"must be more than 0 seconds: {text}"
-        raise argparse.ArgumentTypeError(msg)
+        raise ValueError
+    return value
+
+
+def count(text: str) -> int:
+    value = int(text)
+    if value < 1:
+        raise ValueError
     return value
 
 

@@ -244,8 +244,8 @@ def test_a_failed_start_is_kept_for_whoever_asks_and_tried_again_with_every_look
             assert len(tried) == attempt
             assert hand.dispatcher.start_failure is not None
         hand.timers.fire()
-        assert ran.wait(WAIT)
         assert hand.dispatcher.start_failure is None
+        assert ran.wait(WAIT)
 
 
 def test_a_failed_start_is_tried_again_within_milliseconds(dispatcher, monkeypatch):

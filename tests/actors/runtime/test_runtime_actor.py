@@ -5,7 +5,7 @@ import logging
 import threading
 import tracemalloc
 import weakref
-from typing import Any
+from typing import Any, ClassVar
 
 import pykka
 import pytest
@@ -102,6 +102,38 @@ def test_order_is_kept_through_a_third_actor(runtime):
     assert all(when["straight", number] < when["around", number] for number in range(300))
     for way in ("straight", "around"):
         assert [number for kind, number in last.got if kind == way] == list(range(300))
+
+
+def test_a_message_finds_the_handler_of_its_type_and_any_other_goes_to_on_receive(runtime):
+    class Sorting(RuntimeActor):
+        def on_text(self, message):
+            return ("text", message)
+
+        def on_receive(self, message):
+            return super().on_receive(message) if isinstance(message, str) else ("other", message)
+
+        handlers: ClassVar = {str: on_text}
+
+    ref = Sorting.spawn(runtime)
+    assert ref.ask("a", timeout=WAIT) == ("text", "a")
+    assert ref.ask(1, timeout=WAIT) == ("other", 1)
+
+
+def test_a_told_message_finds_the_handler_of_its_type(runtime):
+    told = threading.Event()
+
+    class Sorting(RuntimeActor):
+        handlers: ClassVar = {str: lambda self, message: told.set()}
+
+    deliver(Sorting.spawn(runtime), "a")
+    assert told.wait(WAIT)
+
+
+def test_a_message_that_nobody_handles_is_a_fault(runtime):
+    ref = RuntimeActor.spawn(runtime)
+    deliver(ref, "a word")
+    with pytest.raises(KeyError):
+        ref.ask("a question", timeout=WAIT)
 
 
 def test_proxies_work_as_everywhere_in_pykka(ref):
@@ -215,6 +247,20 @@ def test_an_effect_that_raises_costs_none_of_the_ones_behind_it(runtime, error, 
     runtime.perform(Settling(runtime), effects)
     assert done == effects
     assert settled == [(effects[1], error)]
+
+
+def test_an_effect_is_carried_out_by_the_action_of_its_type_or_by_itself(runtime):
+    done: list[Any] = []
+
+    class Acting(RuntimeActor):
+        actions: ClassVar = {str: lambda self, effect: done.append(("action", effect))}
+
+    effect = Effect(done)
+    actor = Acting(runtime)
+    runtime.perform(actor, ["a", effect])
+    actor.carry_out("b")
+    actor.carry_out(effect)
+    assert done == [("action", "a"), effect, ("action", "b"), effect]
 
 
 def test_an_effect_that_nobody_settles_is_given_up(runtime):
