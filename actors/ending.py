@@ -210,6 +210,7 @@ class Desk(RuntimeActor):
         self.names: dict[str, TaskId] = {}
         self.lingering: dict[TaskId, tuple[str, SlotRecord]] = {}
         self.lingering_names: dict[str, TaskId] = {}
+        self.refused: dict[TaskId, SlotRecord] = {}
         self.callers: dict[TaskId, list[_Caller]] = {}
         self.joining: list[Deferred] = []
         self.epoch = 0
@@ -394,13 +395,14 @@ class Desk(RuntimeActor):
         self.runtime.perform(self, out)
 
     def on_released(self, message: Released) -> None:
-        """The body of a finished run has left: its name and its place are free."""
-        entry = self.lingering.pop(message.id, None)
-        if entry is None:
-            return
-        name, record = entry
-        if self.lingering_names.get(name) == message.id:
-            del self.lingering_names[name]
+        """Nothing of this submission is in its slot any more: its place is free, and its name if its body lingered."""
+        record = self.refused.pop(message.id, None)
+        if record is None:
+            if message.id not in self.lingering:
+                return
+            name, record = self.lingering.pop(message.id)
+            if self.lingering_names.get(name) == message.id:
+                del self.lingering_names[name]
         out: list[Any] = []
         self.closed(record, out)
         self.runtime.perform(self, out)
@@ -497,7 +499,8 @@ class Desk(RuntimeActor):
         out.append(Publish(self.publisher, EventKind.TASK_ADD_FAILED, ticket, fields))
         self._answer_callers(ticket.id, out)
         out.append(self.to_slot(route.record, Refused(ticket.id, kind)))
-        self._leave(route, out)
+        del self.routes[ticket.id]
+        self.refused[ticket.id] = route.record  # not idle before it says so: it has yet to hear of this
         self._look_for_the_end(out)
 
     def _leave(self, route: _Route, out: list[Any], *, lingering: bool = False) -> None:

@@ -290,7 +290,7 @@ class Finished(Undeliverable):
 
 @dataclass(slots=True, eq=False)
 class Released:
-    """The body of this finished run has left."""
+    """Nothing of this submission is left in the slot: the body of a finished run, or an owner that was refused."""
 
     id: TaskId
 

@@ -149,8 +149,14 @@ class SlotActor(RuntimeActor):
         self._decided(self.machine.registered(message.id, message.epoch))
 
     def on_refused(self, message: Refused) -> None:
-        """The owner is turned away."""
-        self._decided(self.machine.refused(message.id))
+        """The owner is turned away. The registry hears when that is done: only then may it take the slot for idle."""
+        done = _Inform(self.services.to_registry, Released(message.id), Rank.END)
+        decision = self.machine.refused(message.id)
+        if decision is None:
+            self.runtime.perform(self, [done])
+        else:
+            decision.effects.append(done)  # type: ignore[arg-type]
+            self._decided(decision)
 
     def on_withdraw(self, message: Withdraw) -> None:
         """Somebody wants a submission gone."""
@@ -434,6 +440,8 @@ class SlotActor(RuntimeActor):
                 self.services.to_registry(Withdrawn(message.id, message.op, claimed=False))
             case View():
                 self.services.to_registry(Viewed(message.op, None))
+            case Refused():
+                self.services.to_registry(Released(message.id))
             case _:
                 pass
         self._end_if_retired()

@@ -1,4 +1,4 @@
-"""What the rooms of the house promise about their lines, read off the syntax tree."""
+"""What the rooms of the house promise about their lines, mostly read off the syntax tree."""
 
 from __future__ import annotations
 
@@ -6,6 +6,14 @@ import ast
 from pathlib import Path
 
 import pytest
+
+from actors import RegistryActor, SlotActor
+from actors.ending import Desk
+from actors.limiter import LimiterActor
+from actors.lone import LoneSlotActor
+from actors.observers.log import LogObserver
+from actors.runtime import RuntimeActor
+from actors.worker import WorkerActor
 
 ROOT = Path(__file__).parents[1]
 NEVER_IMPORTED = {"threading", "queue", "asyncio", "multiprocessing", "time"}
@@ -68,3 +76,17 @@ def test_the_reader_sees_every_form_of_import(source, imported):
 
 def test_the_reader_sees_calls_of_names_and_of_attributes():
     assert {name for name, _ in calls_of(ast.parse("sleep(1); a.b.wait(2); f(x)(y)"))} == {"sleep", "wait", "f"}
+
+
+def own_names(*classes):
+    return {name for each in classes for name in vars(each) if not name.startswith(("__", "_abc"))}
+
+
+def test_the_two_halves_of_a_slot_alone_share_only_what_it_decides_between():
+    assert own_names(Desk) & own_names(SlotActor) <= own_names(LoneSlotActor)
+
+
+@pytest.mark.parametrize("actor", [Desk, RegistryActor, SlotActor, WorkerActor, LimiterActor, LogObserver])
+def test_no_actor_of_ours_hides_what_an_actor_is_made_of(actor):
+    private = {name for name in own_names(*RuntimeActor.__mro__[:-1]) if name.startswith("_")}
+    assert own_names(actor) & private <= {"_choose_dispatcher"}

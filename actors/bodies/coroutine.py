@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
+from contextvars import Context, copy_context
 from typing import TYPE_CHECKING, Any
 
 from actors.bodies.job import judge, returned
@@ -28,11 +29,12 @@ class CoroutineRunner:
 
     def start(self, job: BodyJob) -> None:
         """Have the body entered. Raises what starting the loop's thread raises."""
-        self._running_loop().call_soon_threadsafe(self._enter, job, None)
+        self._running_loop().call_soon_threadsafe(self._enter, job, None, job.context)
 
     def adopt(self, job: BodyJob, awaitable: Awaitable[Any]) -> None:
         """Go on with a body that was called in a thread and returned this awaitable."""
-        self._running_loop().call_soon_threadsafe(self._enter, job, awaitable)
+        # In a copy of the context: the thread is still inside the job's own, and only one may be.
+        self._running_loop().call_soon_threadsafe(self._enter, job, awaitable, copy_context())
 
     def stop(self, job: BodyJob) -> None:
         """Cancel the body's task; if it is not inside yet, it never will be."""
@@ -83,12 +85,16 @@ class CoroutineRunner:
         if self._closed and not self._tasks and self._loop is not None:
             self._loop.stop()
 
-    def _enter(self, job: BodyJob, awaitable: Awaitable[Any] | None) -> None:
+    def _enter(self, job: BodyJob, awaitable: Awaitable[Any] | None, context: Context) -> None:
         if awaitable is None and not job.claim_entry():
             return
-        task = asyncio.get_running_loop().create_task(
-            self._body(job, awaitable), name=job.ctx.task, context=job.context
-        )
+        try:
+            task = asyncio.get_running_loop().create_task(
+                self._body(job, awaitable), name=job.ctx.task, context=context
+            )
+        except BaseException as error:  # noqa: BLE001 - a body that can not be entered has left
+            job.left(judge(error))
+            return
         job.task = task
         self._tasks.add(task)
         task.add_done_callback(self._left)

@@ -84,12 +84,14 @@ class _Timers:
     def schedule(self, due: float, ref: ActorRef[Any]) -> TimerToken:
         token: TimerToken = [due, next(self._numbers), None]
         token[2] = lambda: ref.actor_inbox.put(TimerFired(token))  # type: ignore[arg-type]
-        heapq.heappush(self.heap, token)
-        return token
+        return self._push(token)
 
     def call_at(self, due: float, action: Callable[[], object]) -> TimerToken:
-        token: TimerToken = [due, next(self._numbers), action]
-        heapq.heappush(self.heap, token)
+        return self._push([due, next(self._numbers), action])
+
+    def _push(self, token: TimerToken) -> TimerToken:
+        if token[0] != float("inf"):  # what is never due is no timer
+            heapq.heappush(self.heap, token)
         return token
 
     def cancel(self, token: TimerToken) -> None:

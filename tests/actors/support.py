@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import threading
 import time
 from collections import Counter
@@ -11,7 +12,11 @@ SOON = 2.0
 
 
 class Body:
-    """A body that says when it is inside, and stays there until it is let go or, unless stubborn, asked to stop."""
+    """A body that says when it is inside, and stays there until it is let go or, unless stubborn, asked to stop.
+
+    Itself it runs in a thread; `coroutine` is the same on the event loop, and `awaitable` a call in a thread that
+    returns an awaitable.
+    """
 
     def __init__(self, value=None, *, stubborn=False, raises=None):
         self.value = value
@@ -24,19 +29,41 @@ class Body:
         self.ctx = None
 
     def __call__(self, ctx, *args, **kwargs):
-        self.ctx = ctx
-        self.runs += 1
-        self.left.clear()
-        self.entered.set()
+        self._enter(ctx)
         try:
             while not self.open.wait(30 if self.stubborn else 0.002):
                 if not self.stubborn:
                     ctx.raise_if_cancelled()
-            if self.raises is not None:
-                raise self.raises
-            return self.value
+            return self._end()
         finally:
             self.left.set()
+
+    async def coroutine(self, ctx, *args, **kwargs):
+        self._enter(ctx)
+        try:
+            while not self.open.is_set():
+                try:
+                    await asyncio.sleep(0.002)
+                except asyncio.CancelledError:
+                    if not self.stubborn:
+                        raise
+            return self._end()
+        finally:
+            self.left.set()
+
+    def awaitable(self, ctx, *args, **kwargs):
+        return self.coroutine(ctx, *args, **kwargs)
+
+    def _enter(self, ctx):
+        self.ctx = ctx
+        self.runs += 1
+        self.left.clear()
+        self.entered.set()
+
+    def _end(self):
+        if self.raises is not None:
+            raise self.raises
+        return self.value
 
     def let_go(self):
         self.open.set()

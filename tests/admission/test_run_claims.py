@@ -161,7 +161,8 @@ def test_a_drain_of_a_free_run_gives_it_its_grace_where_that_is_less():
 
 def test_at_equal_deadlines_the_drain_has_forced_the_end():
     run = inside(grace=10.0)
-    run.do_claim(Cause.DRAIN, now=0.0, deadline=10.0)
+    run.do_claim(now=0.0)
+    assert run.do_claim(Cause.DRAIN, now=1.0, deadline=10.0) == []
     assert forced_by(run, 10.0) == "drain"
 
 
@@ -286,6 +287,13 @@ def test_a_result_waits_for_the_release_of_its_body():
         "event attempt_succeeded #1 attempt 1 duration=2.0",
         "finish completed",
     ]
+
+
+def test_a_release_that_comes_twice_counts_once():
+    run = inside(RestartPolicy.ON_FAILURE)
+    run.do_end(BOOM, released=False)
+    run.do_release(now=1.0)
+    assert run.do_release(now=2.0) is None
 
 
 def test_a_result_is_judged_at_the_release_when_somebody_has_claimed_the_run_meanwhile():
