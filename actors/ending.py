@@ -44,7 +44,6 @@ from actors.runtime import Deferred, RuntimeActor, TimerFired, TimerToken, deliv
 from admission import snapshot as views
 from admission.effects import Cause
 from admission.events import EventKind
-from admission.identity import TaskId
 from admission.outcome import (
     Completed,
     Failed,
@@ -64,6 +63,7 @@ if TYPE_CHECKING:
     from actors.budget import Intake
     from actors.publisher import Publisher
     from actors.runtime import Runtime
+    from admission.identity import TaskId
     from admission.spec import Submission
 
 __all__ = ["DESK_HANDLERS", "Answer", "Desk", "Settle", "Settlement", "SlotRecord", "Tell", "make_handle"]
@@ -76,9 +76,9 @@ def make_handle(
     submission: Submission[Any], runtime: Runtime, registry: ActorRef[Any] | None, id_: TaskId | None = None
 ) -> TaskHandle[Any]:
     """Make the handle of a submission: take its id and settle which slot it competes for."""
-    id_ = id_ or runtime.new_id()
-    slot = submission.slot or submission.spec.name or f"{submission.spec.label}{id_}"
-    return TaskHandle(id_, slot, runtime, registry)
+    number: TaskId = runtime.new_id() if id_ is None else id_
+    slot = submission.slot or submission.spec.name or f"{submission.spec.label}{number}"
+    return TaskHandle(number, slot, runtime, registry)
 
 
 class Settlement:
@@ -442,7 +442,7 @@ class Desk(RuntimeActor):
         reply: Any = error
         match message:
             case Submit():
-                reply = self.fail_submit(message, error)
+                reply = self.fail_submit(message, error)  # pyright: ignore[reportUnknownArgumentType]
             case Register(ticket=ticket):
                 self._fail_registration(ticket, out)
             case Finished(ticket=ticket, outcome=outcome) | Rejection(ticket=ticket, outcome=outcome):
@@ -471,10 +471,10 @@ class Desk(RuntimeActor):
 
     def tell_of(self, out: list[Any], kind: EventKind, ticket: Ticket, outcome: Outcome[Any] | None = None) -> None:
         """Order that observers are told of this, if one wants to hear of it."""
-        if kind in self.publisher.silent and ticket.notify is None:
-            if outcome is None or outcome.label in _QUIET_ENDS:
-                self.publisher.skip()
-                return
+        quiet = outcome is None or outcome.label in _QUIET_ENDS
+        if quiet and kind in self.publisher.silent and ticket.notify is None:
+            self.publisher.skip()
+            return
         out.append(Publish(self.publisher, kind, ticket, None if outcome is None else _finished_fields(outcome)))
 
     def _take_intake(self, message: Submit[Any], ticket: Ticket) -> bool:
@@ -529,8 +529,7 @@ class Desk(RuntimeActor):
         return caller.reply
 
     def _answer_callers(self, id_: TaskId, out: list[Any]) -> None:
-        for caller in self.callers.pop(id_, ()):
-            out.append(Answer(caller.reply, caller.claimed))
+        out += [Answer(caller.reply, caller.claimed) for caller in self.callers.pop(id_, ())]
 
     def _unregister_member(self, ticket: Ticket) -> bool:
         name = self.members.pop(ticket.id, None)
@@ -589,8 +588,7 @@ class Desk(RuntimeActor):
         if announced:
             out.append(Publish(self.publisher, EventKind.SHUTDOWN_REQUESTED))
         for id_ in list(self.callers):
-            for caller in self.callers.pop(id_):
-                out.append(Answer(caller.reply, closed_error()))
+            out += [Answer(caller.reply, closed_error()) for caller in self.callers.pop(id_)]
         for record in self.slots_at_work():
             record.drained = True
             out.append(self.to_slot(record, Drain(self.deadline)))
@@ -604,8 +602,7 @@ class Desk(RuntimeActor):
         if self.routes:
             return
         joining, self.joining = self.joining, []
-        for reply in joining:
-            out.append(Answer(reply, None))
+        out += [Answer(reply, None) for reply in joining]
         if self.deadline is not None and not self.concluding:
             self.concluding = True
             out.append(_Conclude(self))
@@ -720,6 +717,11 @@ def _finished_fields(outcome: Outcome[Any]) -> dict[str, Any]:
     return fields
 
 
+def _on_timer(desk: Desk, message: TimerFired) -> None:
+    """Leave it to whatever kind of desk this is."""
+    desk.on_timer(message)
+
+
 DESK_HANDLERS: dict[type, Any] = {
     Submit: Desk.on_submit,
     Remove: Desk.on_remove,
@@ -734,7 +736,7 @@ DESK_HANDLERS: dict[type, Any] = {
     Finished: Desk.on_finished,
     Released: Desk.on_released,
     Viewed: Desk.on_viewed,
-    TimerFired: lambda desk, message: desk.on_timer(message),
+    TimerFired: _on_timer,
     Flushed: Desk.on_flushed,
 }
 

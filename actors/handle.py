@@ -6,15 +6,18 @@ import asyncio
 from _thread import allocate_lock
 from concurrent.futures import Future
 from contextlib import suppress
+from threading import RLock
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from actors.current import current_task
 from actors.messages import Cancel
+from admission.checks import check_optional_duration
 from admission.errors import SubmissionRejectedError, TaskAbortedError, TaskCancelledError, TaskPanickedError
 from admission.outcome import Cancelled, Completed, Failed, Fatal, ForceAborted, Outcome, Panicked, Rejected
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator
+    from datetime import timedelta
 
     from pykka import ActorRef
 
@@ -57,11 +60,11 @@ class TaskHandle(Generic[T]):
         """Whether the outcome is there."""
         return self._outcome is not None
 
-    def outcome(self, timeout: float | None = None) -> Outcome[T]:
+    def outcome(self, timeout: float | timedelta | None = None) -> Outcome[T]:
         """Wait for the outcome and return it, on every call the same.
 
         Args:
-            timeout: seconds to wait; None = for ever.
+            timeout: seconds (or timedelta) to wait; None = for ever.
 
         Raises:
             TimeoutError: not there in time. The job goes on.
@@ -71,13 +74,13 @@ class TaskHandle(Generic[T]):
         if self._outcome is None:
             self._runtime.check_forked()
             self._refuse_own_body("wait for its own outcome")
-            if not self._runtime.wait(self, timeout):
+            if not self._runtime.wait(self, check_optional_duration("timeout", timeout)):
                 msg = f"{self.id} has no outcome after {timeout} s"
                 raise TimeoutError(msg)
         assert self._outcome is not None
         return self._outcome
 
-    def result(self, timeout: float | None = None) -> T:
+    def result(self, timeout: float | timedelta | None = None) -> T:
         """Wait for the outcome and return the body's value, or raise what stands for any other outcome.
 
         Raises:
@@ -113,9 +116,13 @@ class TaskHandle(Generic[T]):
             loop = asyncio.get_running_loop()
             there: asyncio.Future[None] = loop.create_future()
 
+            def settle() -> None:
+                if not there.done():
+                    there.set_result(None)
+
             def tell(_handle: TaskHandle[T]) -> None:
                 with suppress(RuntimeError):  # the loop is closed: nobody waits any more
-                    loop.call_soon_threadsafe(lambda: there.done() or there.set_result(None))
+                    loop.call_soon_threadsafe(settle)
 
             self.add_done_callback(tell)
             await there
@@ -138,7 +145,7 @@ class TaskHandle(Generic[T]):
         """A `concurrent.futures.Future` of the outcome, for code that wants one. Cancelling it does nothing."""
         future = self._future
         if future is None:
-            future = Future()
+            future = Future[Outcome[T]]()
             future.set_running_or_notify_cancel()
             with _creating:
                 if self._future is not None:
@@ -149,11 +156,11 @@ class TaskHandle(Generic[T]):
 
     # -- asking it to stop -----------------------------------------------------------------------------------------
 
-    def cancel(self, *, wait: bool = False, timeout: float | None = None) -> bool:
+    def cancel(self, *, wait: bool = False, timeout: float | timedelta | None = None) -> bool:
         """Ask for this submission to end; tell whether this call is the one that claimed it.
 
-        A waiting one is taken out of the line. A running body sees ``ctx.cancelled``; what it does then is its own affair
-        for the time of the grace. False: it has ended already, or somebody else has asked.
+        A waiting one is taken out of the line. A running body sees ``ctx.cancelled``; what it does then is its own
+        affair for the time of the grace. False: it has ended already, or somebody else has asked.
 
         Args:
             wait: return only after the outcome is there.
@@ -165,12 +172,13 @@ class TaskHandle(Generic[T]):
             SupervisorClosedError: shutdown has begun, which cancels everything.
 
         """
+        seconds = check_optional_duration("timeout", timeout)
         if wait:
             self._refuse_own_body("wait for its own end")
         if self._outcome is not None or self._registry is None:
             return False
         reply = self._registry.ask(Cancel(self.id, wait=wait), block=False)
-        return bool(self._runtime.reply(reply, timeout))
+        return bool(self._runtime.reply(reply, seconds))
 
     # -- for the runtime -------------------------------------------------------------------------------------------
 
@@ -189,7 +197,7 @@ class TaskHandle(Generic[T]):
             gate.acquire()
             self._when_done(gate.release)
             if not gate.acquire(timeout=-1 if timeout is None else max(timeout, 0)) and self._waiters is not None:
-                with suppress(ValueError):
+                with _waking, suppress(ValueError):
                     self._waiters.remove(gate.release)
         return self._outcome is not None
 
@@ -205,12 +213,10 @@ class TaskHandle(Generic[T]):
 
     def _wake(self) -> None:
         waiters = self._waiters
-        while waiters:
-            try:
-                action = waiters.pop(0)
-            except IndexError:  # somebody else took the last one
-                return
-            action()
+        if waiters:
+            with _waking:  # whoever adds one now must not overtake the one that is on its way
+                while waiters:
+                    waiters.pop(0)()
 
     def _make_calls(self) -> Calls:
         if self._calls is None:
@@ -226,5 +232,6 @@ class TaskHandle(Generic[T]):
             raise RuntimeError(msg)
 
 
+_waking = RLock()  # reentrant: a finalizer that the collector runs under it may add a callback
 _creating = allocate_lock()
 """Guards the creation of the parts that most handles never need; held for an assignment only."""

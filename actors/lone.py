@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any
 
 from actors.budget import Budget
 from actors.ending import DESK_HANDLERS, Desk, SlotRecord, make_handle
-from actors.handle import TaskHandle
 from actors.messages import Retire, Submit, Ticket
 from actors.observers.log import open_publisher
 from actors.runtime import TimerFired, deliver
@@ -20,6 +19,7 @@ from admission.spec import Submission, TaskDefaults
 if TYPE_CHECKING:
     from datetime import timedelta
 
+    from actors.handle import TaskHandle
     from actors.runtime import Runtime
     from admission.outcome import RejectionKind
 

@@ -186,14 +186,14 @@ class SlotActor(RuntimeActor):
     def on_granted(self, message: Granted) -> None:
         """A permit is there."""
         if self._concerns_run(message):
-            self._ran(self.run and self.run.granted(message.attempt))
+            self._ran(None if self.run is None else self.run.granted(message.attempt))
 
     def on_denied(self, message: Denied) -> None:
         """A permit will never be there."""
         if self._concerns_run(message):
             self.services.publisher.failure("limiter", message, message.error)
             now = self.runtime.clock.monotonic()
-            self._ran(self.run and self.run.denied(message.attempt, message.error, now))
+            self._ran(None if self.run is None else self.run.denied(message.attempt, message.error, now))
 
     def on_attempt_started(self, message: AttemptStarted) -> None:
         """The body is inside."""
@@ -202,7 +202,7 @@ class SlotActor(RuntimeActor):
             return
         inside.entered = True
         self._log_body(EventKind.BODY_ENTERED, inside, {"entered_at": message.at})
-        self._ran(self.run and self.run.started(message.attempt, message.at))
+        self._ran(None if self.run is None else self.run.started(message.attempt, message.at))
 
     def on_attempt_ended(self, message: AttemptEnded) -> None:
         """The attempt has ended; its body may still be inside."""
@@ -214,7 +214,11 @@ class SlotActor(RuntimeActor):
         if isinstance(message.result, WorkerPanicked):
             self.services.publisher.failure("worker", message, RuntimeError(message.result.reason))
         now = message.at if message.at is not None else self.runtime.clock.monotonic()
-        self._ran(self.run and self.run.ended(message.attempt, message.result, released=message.released, now=now))
+        self._ran(
+            None
+            if self.run is None
+            else self.run.ended(message.attempt, message.result, released=message.released, now=now)
+        )
         self._end_if_retired()
 
     def on_attempt_released(self, message: AttemptReleased) -> None:
@@ -224,7 +228,7 @@ class SlotActor(RuntimeActor):
             return
         self._left(inside, message.at)
         now = message.at if message.at is not None else self.runtime.clock.monotonic()
-        self._ran(self.run and self.run.released(message.attempt, now=now))
+        self._ran(None if self.run is None else self.run.released(message.attempt, now=now))
         self._end_if_retired()
 
     def on_run_timer(self, message: TimerFired) -> bool:
@@ -232,7 +236,7 @@ class SlotActor(RuntimeActor):
         for kind, token in self.timers.items():
             if token is message.token:
                 del self.timers[kind]
-                self._ran(self.run and self.run.fired(kind, self.runtime.clock.monotonic()))
+                self._ran(None if self.run is None else self.run.fired(kind, self.runtime.clock.monotonic()))
                 return True
         return False
 
@@ -267,9 +271,10 @@ class SlotActor(RuntimeActor):
         out: list[Any] = []
         silent = self.services.publisher.silent
         passed_over = 0  # of most events nobody wants to hear
+        effect: Any = None
         try:
             for effect in chain:  # grows while it is walked
-                kind = type(effect)
+                kind = type(effect)  # pyright: ignore[reportUnknownVariableType]
                 if kind is _Emit:
                     if effect.kind in silent and effect.entry.notify is None:
                         passed_over += 1
@@ -368,7 +373,7 @@ class SlotActor(RuntimeActor):
         self.services.publisher.publish(effect.kind, entry, effect.attempt, effect.fields)
 
     def _edge(self, effect: ordered.Edge) -> None:
-        fields = {"from_phase": effect.from_phase, "to_phase": effect.to_phase}
+        fields: dict[str, Any] = {"from_phase": effect.from_phase, "to_phase": effect.to_phase}
         if effect.reason is not None:
             fields["reason"] = effect.reason
         self.services.publisher.publish(

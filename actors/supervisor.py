@@ -9,7 +9,7 @@ import warnings
 import weakref
 from contextlib import suppress
 from functools import partial
-from typing import TYPE_CHECKING, Any, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Self, TypeVar, overload
 
 from pykka import ActorDeadError
 from pykka._envelope import Envelope
@@ -49,18 +49,14 @@ _JOIN_THREADS = 1.0
 """Seconds that a shutdown waits for our own threads to end after the report is there."""
 
 
-def _submission(
-    work: TaskSpec[T] | Submission[T] | Callable[..., T | Awaitable[T]],
-    slot: str | None,
-    policy: AdmissionPolicy | str,
-) -> Submission[T]:
+def _submission(work: Any, slot: str | None, policy: AdmissionPolicy | str) -> Submission[Any]:
     """Check what is submitted, in the caller's thread."""
     if isinstance(work, Submission):
         if slot is not None or policy is not AdmissionPolicy.QUEUE:
             msg = "a Submission has its slot and policy already; pass it alone"
             raise TypeError(msg)
-        return work
-    return Submission(work, slot, policy)  # type: ignore[arg-type]
+        return work  # pyright: ignore[reportUnknownVariableType]
+    return Submission(work, slot, policy)
 
 
 def _target(target: object) -> TaskId | str:
@@ -232,13 +228,21 @@ class Supervisor:
 
     # -- work ----------------------------------------------------------------------------------------------------------
 
+    @overload
     def submit(
-        self,
-        work: TaskSpec[T] | Submission[T] | Callable[..., T | Awaitable[T]],
-        *,
-        slot: str | None = None,
-        policy: AdmissionPolicy | str = AdmissionPolicy.QUEUE,
-    ) -> TaskHandle[T]:
+        self, work: TaskSpec[T] | Submission[T], *, slot: str | None = None, policy: AdmissionPolicy | str = ...
+    ) -> TaskHandle[T]: ...
+    @overload
+    def submit(
+        self, work: Callable[..., Awaitable[T]], *, slot: str | None = None, policy: AdmissionPolicy | str = ...
+    ) -> TaskHandle[T]: ...
+    @overload
+    def submit(
+        self, work: Callable[..., T], *, slot: str | None = None, policy: AdmissionPolicy | str = ...
+    ) -> TaskHandle[T]: ...
+    def submit(
+        self, work: Any, *, slot: str | None = None, policy: AdmissionPolicy | str = AdmissionPolicy.QUEUE
+    ) -> TaskHandle[Any]:
         """Submit work, and return its handle. Waits while the intake is full, never for admission.
 
         That it returns says nothing about admission; the handle's outcome does.
@@ -271,13 +275,21 @@ class Supervisor:
                 raise closed_error()
         return core.send(submission)
 
+    @overload
     def try_submit(
-        self,
-        work: TaskSpec[T] | Submission[T] | Callable[..., T | Awaitable[T]],
-        *,
-        slot: str | None = None,
-        policy: AdmissionPolicy | str = AdmissionPolicy.QUEUE,
-    ) -> TaskHandle[T]:
+        self, work: TaskSpec[T] | Submission[T], *, slot: str | None = None, policy: AdmissionPolicy | str = ...
+    ) -> TaskHandle[T]: ...
+    @overload
+    def try_submit(
+        self, work: Callable[..., Awaitable[T]], *, slot: str | None = None, policy: AdmissionPolicy | str = ...
+    ) -> TaskHandle[T]: ...
+    @overload
+    def try_submit(
+        self, work: Callable[..., T], *, slot: str | None = None, policy: AdmissionPolicy | str = ...
+    ) -> TaskHandle[T]: ...
+    def try_submit(
+        self, work: Any, *, slot: str | None = None, policy: AdmissionPolicy | str = AdmissionPolicy.QUEUE
+    ) -> TaskHandle[Any]:
         """Submit work like `submit`, but never wait.
 
         Raises:
@@ -399,52 +411,45 @@ class AsyncSupervisor:
         """The registry's ref, for actors."""
         return self._core.running()
 
+    @overload
     async def submit(
-        self,
-        work: TaskSpec[T] | Submission[T] | Callable[..., T | Awaitable[T]],
-        *,
-        slot: str | None = None,
-        policy: AdmissionPolicy | str = AdmissionPolicy.QUEUE,
-    ) -> TaskHandle[T]:
+        self, work: TaskSpec[T] | Submission[T], *, slot: str | None = None, policy: AdmissionPolicy | str = ...
+    ) -> TaskHandle[T]: ...
+    @overload
+    async def submit(
+        self, work: Callable[..., Awaitable[T]], *, slot: str | None = None, policy: AdmissionPolicy | str = ...
+    ) -> TaskHandle[T]: ...
+    @overload
+    async def submit(
+        self, work: Callable[..., T], *, slot: str | None = None, policy: AdmissionPolicy | str = ...
+    ) -> TaskHandle[T]: ...
+    async def submit(
+        self, work: Any, *, slot: str | None = None, policy: AdmissionPolicy | str = AdmissionPolicy.QUEUE
+    ) -> TaskHandle[Any]:
         """See `Supervisor.submit`. Cancelled while it waits for the intake, it has submitted nothing."""
         core = self._core
         submission = _submission(work, slot, policy)
         core.running()
-        loop = asyncio.get_running_loop()
-        gate: asyncio.Future[bool] = loop.create_future()
-
-        def settle(granted: bool) -> None:  # noqa: FBT001
-            if not gate.done():
-                gate.set_result(granted)
-            elif granted:  # cancelled meanwhile: the place goes back
-                core.intake.give()
-
-        def waiter(granted: bool) -> None:  # noqa: FBT001
-            try:
-                loop.call_soon_threadsafe(settle, granted)
-            except RuntimeError:  # the loop is closed: nobody waits any more
-                if granted:
-                    core.intake.give()
-
-        if not core.intake.take(waiter):
-            try:
-                granted = await gate
-            except BaseException:
-                core.intake.withdraw(waiter)
-                if gate.done() and not gate.cancelled() and gate.result():
-                    core.intake.give()
-                raise
-            if not granted:
-                raise closed_error()
+        gate = _LoopGate(core.intake)
+        if not core.intake.take(gate.open):
+            await gate.passed()
         return core.send(submission)
 
+    @overload
     def try_submit(
-        self,
-        work: TaskSpec[T] | Submission[T] | Callable[..., T | Awaitable[T]],
-        *,
-        slot: str | None = None,
-        policy: AdmissionPolicy | str = AdmissionPolicy.QUEUE,
-    ) -> TaskHandle[T]:
+        self, work: TaskSpec[T] | Submission[T], *, slot: str | None = None, policy: AdmissionPolicy | str = ...
+    ) -> TaskHandle[T]: ...
+    @overload
+    def try_submit(
+        self, work: Callable[..., Awaitable[T]], *, slot: str | None = None, policy: AdmissionPolicy | str = ...
+    ) -> TaskHandle[T]: ...
+    @overload
+    def try_submit(
+        self, work: Callable[..., T], *, slot: str | None = None, policy: AdmissionPolicy | str = ...
+    ) -> TaskHandle[T]: ...
+    def try_submit(
+        self, work: Any, *, slot: str | None = None, policy: AdmissionPolicy | str = AdmissionPolicy.QUEUE
+    ) -> TaskHandle[Any]:
         """See `Supervisor.try_submit`; never waits."""
         core = self._core
         submission = _submission(work, slot, policy)
@@ -513,10 +518,10 @@ class _LoopReply:
         self.future: asyncio.Future[Any] = self._loop.create_future()
 
     def set(self, value: Any = None) -> None:
-        self._settle(partial(asyncio.Future.set_result, self.future, value))
+        self._settle(partial(self.future.set_result, value))
 
     def set_exception(self, exc_info: tuple[Any, BaseException, Any]) -> None:
-        self._settle(partial(asyncio.Future.set_exception, self.future, exc_info[1]))
+        self._settle(partial(self.future.set_exception, exc_info[1]))
 
     def _settle(self, action: Callable[[], object]) -> None:
         with suppress(RuntimeError):  # the loop is closed: nobody waits any more
@@ -541,6 +546,42 @@ class _Gate:
 
     def wait(self, timeout: float | None) -> bool:
         return self._event.wait(timeout)
+
+
+class _LoopGate:
+    """Where a submitting coroutine waits for its place in the intake."""
+
+    __slots__ = ("_intake", "_loop", "_place")
+
+    def __init__(self, intake: Intake) -> None:
+        self._intake = intake
+        self._loop = asyncio.get_running_loop()
+        self._place: asyncio.Future[bool] = self._loop.create_future()
+
+    def open(self, granted: bool) -> None:  # noqa: FBT001
+        try:
+            self._loop.call_soon_threadsafe(self._settle, granted)
+        except RuntimeError:  # the loop is closed: nobody waits any more
+            if granted:
+                self._intake.give()
+
+    def _settle(self, granted: bool) -> None:  # noqa: FBT001
+        if not self._place.done():
+            self._place.set_result(granted)
+        elif granted:  # cancelled meanwhile: the place goes back
+            self._intake.give()
+
+    async def passed(self) -> None:
+        """Wait for the place; a waiter that is cancelled keeps none."""
+        try:
+            granted = await self._place
+        except BaseException:
+            self._intake.withdraw(self.open)
+            if self._place.done() and not self._place.cancelled() and self._place.result():
+                self._intake.give()
+            raise
+        if not granted:
+            raise closed_error()
 
 
 def _intake_full(core: _Core) -> IntakeFullError:

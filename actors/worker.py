@@ -14,7 +14,7 @@ from actors.messages import (
     Kill,
     Stop,
 )
-from actors.runtime import RuntimeActor
+from actors.runtime import RuntimeActor, mailbox_of
 from admission.run import AttemptRaised, WorkerPanicked
 
 if TYPE_CHECKING:
@@ -31,7 +31,7 @@ class WorkerActor(RuntimeActor):
 
     def __init__(self, runtime: Runtime, slot: ActorRef[Any], runner: BodyRunner, job: BodyJob) -> None:
         super().__init__(runtime)
-        self.to_slot = slot.actor_inbox.put
+        self.to_slot = mailbox_of(slot).put
         self.runner = runner
         self.job = job
         self.handed_over = False  # the runner has the body
@@ -62,11 +62,11 @@ class WorkerActor(RuntimeActor):
         else:
             self._end(message.result, message.at)
 
-    def on_stop(self, _message: Stop) -> None:
+    def on_stop_body(self, _message: Stop) -> None:
         """Wake the body."""
         self.runner.stop(self.job)
 
-    def on_kill(self, _message: Kill) -> None:
+    def on_kill_body(self, _message: Kill) -> None:
         """End the body where it can be ended."""
         self.runner.kill(self.job)
 
@@ -104,6 +104,6 @@ WorkerActor.handlers = {
     Begin: WorkerActor.on_begin,
     BodyEntered: WorkerActor.on_entered,
     BodyReturned: WorkerActor.on_returned,
-    Stop: WorkerActor.on_stop,
-    Kill: WorkerActor.on_kill,
+    Stop: WorkerActor.on_stop_body,
+    Kill: WorkerActor.on_kill_body,
 }

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 from functools import partial
 from types import FunctionType
-from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Final, Generic, TypedDict, TypeVar, Unpack, overload
 
 from admission.backoff import Backoff
 from admission.checks import check_count, check_duration, check_optional_duration, check_text
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from datetime import timedelta
     from types import MappingProxyType
 
-__all__ = ["INHERIT", "Inherit", "RunSettings", "Submission", "TaskDefaults", "TaskSpec"]
+__all__ = ["INHERIT", "Inherit", "RunSettings", "SpecOptions", "Submission", "TaskDefaults", "TaskSpec"]
 
 T = TypeVar("T")
 R = TypeVar("R")
@@ -76,6 +76,23 @@ class TaskDefaults:
         object.__setattr__(self, "once", RunSettings(RestartPolicy.NEVER, self.backoff, timeout, self.max_retries))
 
 
+class SpecOptions(TypedDict, total=False):
+    """The settings of a spec; what is left out is inherited from the supervisor's `TaskDefaults`."""
+
+    args: Sequence[Any]
+    """Positional arguments of the body, after the context."""
+    kwargs: Mapping[str, Any]
+    """Keyword arguments of the body."""
+    name: str | None
+    """Unique among registered runs; default: the slot's key, else the callable's name and the id."""
+    attempt_timeout: float | timedelta | Inherit | None
+    """Seconds (or timedelta) that one attempt may take; None = no limit, 0 is refused."""
+    backoff: Backoff | Inherit
+    """How long to wait before a retry."""
+    max_retries: int | Inherit | None
+    """Retries since the last success: 0 = one attempt, None = unlimited."""
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class TaskSpec(Generic[T]):
     """An immutable description of one run; may be submitted any number of times.
@@ -85,7 +102,7 @@ class TaskSpec(Generic[T]):
     is a coroutine function or returns an awaitable, on the runtime's event loop. What it returns is the run's value.
     """
 
-    body: Callable[..., T | Awaitable[T]]
+    body: Callable[..., Any]
     args: Sequence[Any] = ()
     kwargs: Mapping[str, Any] | MappingProxyType[str, Any] = field(default_factory=lambda: _EMPTY)
     name: str | None = None
@@ -113,82 +130,64 @@ class TaskSpec(Generic[T]):
         object.__setattr__(self, "is_coroutine", _is_coroutine_function(self.body))
         object.__setattr__(self, "label", _label(self.body))
 
+    @overload
     @classmethod
-    def once(
-        cls,
-        body: Callable[..., R | Awaitable[R]],
-        *,
-        args: Sequence[Any] = (),
-        kwargs: Mapping[str, Any] = _EMPTY,
-        name: str | None = None,
-        attempt_timeout: float | timedelta | Inherit | None = INHERIT,
-        backoff: Backoff | Inherit = INHERIT,
-        max_retries: int | Inherit | None = INHERIT,
-    ) -> TaskSpec[R]:
-        """One attempt, whatever its result.
-
-        Args:
-            body: called as ``body(ctx, *args, **kwargs)``.
-            args: positional arguments after the context.
-            kwargs: keyword arguments.
-            name: unique among registered runs; default: the slot's key, else the callable's name and the id.
-            attempt_timeout: seconds (or timedelta) that one attempt may take, None = no limit.
-            backoff: delay before a retry.
-            max_retries: retries since the last success; 0 = one attempt, None = unlimited.
+    def once(cls, body: Callable[..., Awaitable[R]], **options: Unpack[SpecOptions]) -> TaskSpec[R]: ...
+    @overload
+    @classmethod
+    def once(cls, body: Callable[..., R], **options: Unpack[SpecOptions]) -> TaskSpec[R]: ...
+    @classmethod
+    def once(cls, body: Callable[..., Any], **options: Unpack[SpecOptions]) -> TaskSpec[Any]:
+        """One attempt, whatever its result. Options: see `SpecOptions`.
 
         Raises:
             TypeError, ValueError: an argument of the wrong type or out of range, named in the message.
 
         """
-        return TaskSpec(body, args, kwargs, name, RestartPolicy.NEVER, backoff, attempt_timeout, max_retries)
+        return cls(body, restart=RestartPolicy.NEVER, **options)
 
+    @overload
     @classmethod
-    def restartable(
-        cls,
-        body: Callable[..., R | Awaitable[R]],
-        *,
-        args: Sequence[Any] = (),
-        kwargs: Mapping[str, Any] = _EMPTY,
-        name: str | None = None,
-        attempt_timeout: float | timedelta | Inherit | None = INHERIT,
-        backoff: Backoff | Inherit = INHERIT,
-        max_retries: int | Inherit | None = INHERIT,
-    ) -> TaskSpec[R]:
+    def restartable(cls, body: Callable[..., Awaitable[R]], **options: Unpack[SpecOptions]) -> TaskSpec[R]: ...
+    @overload
+    @classmethod
+    def restartable(cls, body: Callable[..., R], **options: Unpack[SpecOptions]) -> TaskSpec[R]: ...
+    @classmethod
+    def restartable(cls, body: Callable[..., Any], **options: Unpack[SpecOptions]) -> TaskSpec[Any]:
         """Again after every retryable failure. Unless `max_retries` is set somewhere, **without limit**."""
-        return TaskSpec(body, args, kwargs, name, RestartPolicy.ON_FAILURE, backoff, attempt_timeout, max_retries)
+        return cls(body, restart=RestartPolicy.ON_FAILURE, **options)
 
+    @overload
     @classmethod
     def periodic(
-        cls,
-        body: Callable[..., R | Awaitable[R]],
-        every: float | timedelta | None,
-        *,
-        args: Sequence[Any] = (),
-        kwargs: Mapping[str, Any] = _EMPTY,
-        name: str | None = None,
-        attempt_timeout: float | timedelta | Inherit | None = INHERIT,
-        backoff: Backoff | Inherit = INHERIT,
-        max_retries: int | Inherit | None = INHERIT,
-    ) -> TaskSpec[R]:
+        cls, body: Callable[..., Awaitable[R]], every: float | timedelta | None, **options: Unpack[SpecOptions]
+    ) -> TaskSpec[R]: ...
+    @overload
+    @classmethod
+    def periodic(
+        cls, body: Callable[..., R], every: float | timedelta | None, **options: Unpack[SpecOptions]
+    ) -> TaskSpec[R]: ...
+    @classmethod
+    def periodic(
+        cls, body: Callable[..., Any], every: float | timedelta | None, **options: Unpack[SpecOptions]
+    ) -> TaskSpec[Any]:
         """Again `every` seconds after each success ended (fixed delay), and after every retryable failure.
 
         0 or None = at once. Ends when it is cancelled, fails fatally, or exhausts `max_retries`.
         """
         pause = None if every is None else check_duration("every", every) or None
-        restart = RestartPolicy.always(pause)
-        return TaskSpec(body, args, kwargs, name, restart, backoff, attempt_timeout, max_retries)
+        return cls(body, restart=RestartPolicy.always(pause), **options)
 
+    @overload
     @classmethod
-    def from_defaults(
-        cls,
-        body: Callable[..., R | Awaitable[R]],
-        *,
-        args: Sequence[Any] = (),
-        kwargs: Mapping[str, Any] = _EMPTY,
-        name: str | None = None,
-    ) -> TaskSpec[R]:
-        """Every setting from the supervisor's `TaskDefaults`."""
-        return TaskSpec(body, args, kwargs, name)
+    def from_defaults(cls, body: Callable[..., Awaitable[R]], **options: Unpack[SpecOptions]) -> TaskSpec[R]: ...
+    @overload
+    @classmethod
+    def from_defaults(cls, body: Callable[..., R], **options: Unpack[SpecOptions]) -> TaskSpec[R]: ...
+    @classmethod
+    def from_defaults(cls, body: Callable[..., Any], **options: Unpack[SpecOptions]) -> TaskSpec[Any]:
+        """Restart as the supervisor's `TaskDefaults` say, too."""
+        return cls(body, **options)
 
     def resolve(self, defaults: TaskDefaults) -> RunSettings:
         """Return the settings of a run of this spec under these defaults."""
@@ -208,29 +207,38 @@ class TaskSpec(Generic[T]):
         )
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, slots=True, eq=False, init=False)
 class Submission(Generic[T]):
     """A spec together with the slot that it competes for and the policy by which it does.
 
     `slot` defaults to the task's name. A bare callable counts as ``TaskSpec.once`` of it.
 
     Raises:
-        TypeError: `spec` is neither a TaskSpec nor callable, `slot` not a str.
+        TypeError: the work is neither a TaskSpec nor callable, `slot` not a str.
         ValueError: an empty slot, an unknown policy.
 
     """
 
     spec: TaskSpec[T]
-    slot: str | None = None
-    policy: AdmissionPolicy = AdmissionPolicy.QUEUE
+    slot: str | None
+    policy: AdmissionPolicy
 
-    def __post_init__(self) -> None:
-        if not isinstance(self.spec, TaskSpec):
-            object.__setattr__(self, "spec", TaskSpec.once(self.spec))
-        if self.slot is not None:
-            check_text("slot", self.slot)
-        if type(self.policy) is not AdmissionPolicy:
-            object.__setattr__(self, "policy", _policy(self.policy))
+    @overload
+    def __init__(self, work: TaskSpec[T], slot: str | None = None, policy: AdmissionPolicy | str = ...) -> None: ...
+    @overload
+    def __init__(
+        self, work: Callable[..., Awaitable[T]], slot: str | None = None, policy: AdmissionPolicy | str = ...
+    ) -> None: ...
+    @overload
+    def __init__(
+        self, work: Callable[..., T], slot: str | None = None, policy: AdmissionPolicy | str = ...
+    ) -> None: ...
+    def __init__(
+        self, work: Any, slot: str | None = None, policy: AdmissionPolicy | str = AdmissionPolicy.QUEUE
+    ) -> None:
+        object.__setattr__(self, "spec", work if isinstance(work, TaskSpec) else TaskSpec.once(work))
+        object.__setattr__(self, "slot", None if slot is None else check_text("slot", slot))
+        object.__setattr__(self, "policy", policy if type(policy) is AdmissionPolicy else _policy(policy))
 
 
 def _policy(value: str) -> AdmissionPolicy:

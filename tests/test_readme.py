@@ -15,7 +15,12 @@ def test_the_example_runs_and_says_what_it_should():
     example = re.search(r"## Twenty lines\n\n```python\n(.*?)```", README, re.DOTALL)[1]
     assert "join()" in example
     ran = subprocess.run(
-        [sys.executable, "-W", "error", "-c", example], capture_output=True, text=True, timeout=30, check=False, cwd=ROOT
+        [sys.executable, "-W", "error", "-c", example],
+        capture_output=True,
+        text=True,
+        timeout=30,
+        check=False,
+        cwd=ROOT,
     )
     assert (ran.returncode, ran.stderr) == (0, "")
     assert ran.stdout.splitlines() == ["done: tenant-42: 3 pages", "not run: slot_busy"]

@@ -73,7 +73,7 @@ class _Context:
 
     @property
     def cancelled(self) -> bool:
-        """Whether this attempt is asked to stop (cancelled, replaced, timed out, or shutdown). Costs next to nothing."""
+        """Whether this attempt is asked to stop (cancelled, replaced, timed out, shutdown). Costs next to nothing."""
         return self._scope.cause is not None
 
     def raise_if_cancelled(self) -> None:

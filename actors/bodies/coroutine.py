@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
+from contextlib import suppress
 from contextvars import Context, copy_context
 from typing import TYPE_CHECKING, Any
 
@@ -73,10 +74,8 @@ class CoroutineRunner:
     def _run_loop(self, loop: asyncio.AbstractEventLoop) -> None:
         asyncio.set_event_loop(loop)
         while not (self._closed and not self._tasks):
-            try:
+            with suppress(BaseException):  # a user's own task raised SystemExit; other bodies go on
                 loop.run_forever()
-            except BaseException:  # noqa: BLE001, S110 - a user's own task raised SystemExit; other bodies go on
-                pass
         with self._guard:
             self._loop = None
             loop.close()
@@ -114,9 +113,9 @@ class CoroutineRunner:
         try:
             if awaitable is None:
                 job.entered()
-                awaitable = job.call()
-            value = await awaitable
-            result = returned(value)
+                result = returned(await job.call())
+            else:
+                result = returned(await awaitable)
         except asyncio.CancelledError:
             result = AttemptCancelled()
         except BaseException as error:  # noqa: BLE001 - whatever a body raises is its result

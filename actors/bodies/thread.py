@@ -123,10 +123,8 @@ class ThreadRunner:
                 if self._waiting:
                     job = self._waiting.popleft()
                     if self._waiting and self._coming is None:
-                        try:
+                        with suppress(BaseException):  # no thread to be had: it waits for one to become free
                             self._call_one()
-                        except BaseException:  # noqa: BLE001, S110 - no thread to be had: the next one to become free
-                            pass
                     return job
                 if self._closed:
                     self._count -= 1

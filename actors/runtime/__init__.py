@@ -5,7 +5,7 @@ from actors.runtime.application import DispatchedActor
 from actors.runtime.clock import Clock
 from actors.runtime.dispatcher import Dispatcher, ElasticDispatcher
 from actors.runtime.mailbox import Mailbox, Undeliverable
-from actors.runtime.ref import DispatchedRef, ForkedError, deliver
+from actors.runtime.ref import DispatchedRef, ForkedError, deliver, mailbox_of
 from actors.runtime.reply import Deferred
 from actors.runtime.runtime import Bodies, Calls, Runtime, Waitable
 from actors.runtime.timers import TimerFired, Timers, TimerToken
@@ -29,4 +29,5 @@ __all__ = [
     "Undeliverable",
     "Waitable",
     "deliver",
+    "mailbox_of",
 ]

@@ -105,7 +105,7 @@ class RuntimeActor(pykka.Actor):
             if mailbox.closed:
                 return
             message = take()  # there is one: an open mailbox has no other reader
-            kind = type(message)
+            kind = type(message)  # pyright: ignore[reportUnknownVariableType]
             if kind is Envelope:
                 self._answer(message)  # pyright: ignore[reportUnknownArgumentType]
                 continue
@@ -163,7 +163,8 @@ class RuntimeActor(pykka.Actor):
 
     def carry_out(self, effect: Any) -> None:
         """Carry out one effect of a handler."""
-        action = self.actions.get(type(effect))
+        kind = type(effect)  # pyright: ignore[reportUnknownVariableType]
+        action = self.actions.get(kind)  # pyright: ignore[reportUnknownArgumentType]
         if action is None:
             effect.perform()
         else:

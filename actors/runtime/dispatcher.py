@@ -98,7 +98,7 @@ class Dispatcher:
             runnable = None  # an idle thread keeps nothing alive
 
     def _run_again(self, runnable: Runnable) -> None:
-        """Run what failed once more: it may have failed before it looked at its items, and nobody would tell it again."""
+        """Run what failed once more: it may have failed before it saw its items, and nobody would tell it again."""
         with contextlib.suppress(BaseException):
             runnable.run(self._throughput)
 

@@ -69,6 +69,11 @@ class Mailbox:
         return self._dispatcher
 
     @property
+    def forked(self) -> bool:
+        """Whether this is a copy in a forked child, with no thread to run its turns."""
+        return self._dispatcher is not None and self._dispatcher.forked
+
+    @property
     def owner(self) -> Owner | None:
         """Whoever handles the items; None before `attach` and after `close`."""
         return self._owner

@@ -42,7 +42,7 @@ class DispatchedRef(ActorRef[A], Generic[A]):
 
     def is_alive(self) -> bool:
         """See `pykka.ActorRef.is_alive`."""
-        return not (self.actor_stopped.is_set() or self._forked)
+        return not (self.actor_stopped.is_set() or mailbox_of(self).forked)
 
     def tell(self, message: Any) -> None:
         """See `pykka.ActorRef.tell`. Raises `ForkedError` in a forked child."""
@@ -55,13 +55,8 @@ class DispatchedRef(ActorRef[A], Generic[A]):
             self._check_forked()
         return super().ask(message, block=block, timeout=timeout)
 
-    @property
-    def _forked(self) -> bool:
-        dispatcher = mailbox_of(self).dispatcher
-        return dispatcher is not None and dispatcher.forked
-
     def _check_forked(self) -> None:
-        if self._forked:
+        if mailbox_of(self).forked:
             msg = f"{self.actor_class.__name__} belongs to the parent process; make a new one after the fork"
             raise ForkedError(msg)
 
@@ -74,6 +69,11 @@ class RuntimeRef(DispatchedRef[A], Generic[A]):
     def __init__(self, actor: A) -> None:
         self.actor_class = actor.__class__
         self.actor_inbox = actor.actor_inbox
+
+    def is_alive(self) -> bool:
+        """See `pykka.ActorRef.is_alive`."""
+        mailbox = mailbox_of(self)
+        return not (mailbox.closed or mailbox.forked)
 
     @property
     def actor_urn(self) -> str:  # type: ignore[override]

@@ -31,8 +31,8 @@ if TYPE_CHECKING:
 
 __all__ = ["Bodies", "Calls", "Runtime", "Waitable"]
 
-_LONGEST_WAIT = threading.TIMEOUT_MAX / 2
-"""Seconds from which a wait has no end. Half of what is possible: Pykka adds the clock and subtracts it again."""
+_LONGEST_WAIT = threading.TIMEOUT_MAX
+"""Seconds after which a wait has no end."""
 
 _next_number = count(1).__next__
 
@@ -201,7 +201,7 @@ class Runtime:
         """Carry out the effects of a handler, in order, each behind its own barrier."""
         actions = actor.actions
         for effect in effects:
-            kind = type(effect)
+            kind = type(effect)  # pyright: ignore[reportUnknownVariableType]
             try:
                 if kind in actions:
                     actions[kind](actor, effect)

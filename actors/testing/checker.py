@@ -17,6 +17,7 @@ import sys
 from collections import Counter, defaultdict
 from dataclasses import dataclass
 from enum import StrEnum
+from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -70,7 +71,7 @@ def _seq(record: Mapping[str, Any]) -> int:
 def _missing(records: list[Mapping[str, Any]]) -> list[str]:
     if not records:
         return ["the log has no records of a supervisor"]
-    reasons = []
+    reasons: list[str] = []
     names = {record["supervisor"] for record in records}
     if len(names) > 1:
         reasons.append(f"records of {len(names)} supervisors are mixed: check each by itself")
@@ -91,7 +92,7 @@ def _missing(records: list[Mapping[str, Any]]) -> list[str]:
 def _overlaps(records: list[Mapping[str, Any]]) -> list[str]:
     entered: dict[tuple[int, int], Mapping[str, Any]] = {}
     left: dict[tuple[int, int], float] = {}
-    reasons = []
+    reasons: list[str] = []
     for record in records:
         if record["event"] == "body_entered":
             entered[record["id"], record["attempt"]] = record
@@ -108,7 +109,7 @@ def _overlaps(records: list[Mapping[str, Any]]) -> list[str]:
         by_slot[record["slot"]].append((record["entered_at"], leaving, key[0]))
     for slot, spans in by_slot.items():
         spans.sort()
-        for (_, leaving, first), (entering, _, second) in zip(spans, spans[1:], strict=False):
+        for (_, leaving, first), (entering, _, second) in pairwise(spans):
             if entering < leaving:
                 reasons.append(f"I1: slot {slot!r}: #{second} was entered at {entering} while #{first} was inside")
     reasons += [f"I1: the body of #{key[0]} left and was never entered" for key in left.keys() - entered.keys()]
@@ -123,7 +124,7 @@ def _ends(records: list[Mapping[str, Any]]) -> list[str]:
 
 def _edges(records: list[Mapping[str, Any]]) -> list[str]:
     phases: dict[str, Phase] = defaultdict(lambda: Phase.ABSENT)
-    reasons = []
+    reasons: list[str] = []
     for record in records:
         if record["event"] != "slot_transition":
             continue
@@ -132,7 +133,7 @@ def _edges(records: list[Mapping[str, Any]]) -> list[str]:
             reasons.append(f"I3: slot {slot!r}: {edge[0]} > {edge[1]} is no legal edge (record {record['seq']})")
         if edge[0] is not phases[slot]:
             reasons.append(
-                f"I3: slot {slot!r} was {phases[slot]} and record {record['seq']} leaves {edge[0]} (a record is missing)"
+                f"I3: slot {slot!r} was {phases[slot]}; record {record['seq']} leaves {edge[0]} (a record is missing)"
             )
         phases[slot] = edge[1]
     return reasons

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 __all__ = ["FOREVER", "Script", "ScriptedBodies", "scripted"]
 
 FOREVER = math.inf
+_ASKED_TO_STOP = TaskCancelledError("asked to stop")
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +34,7 @@ class Script:
     result: Any = None
     ignores_cancel: bool = False
     cleanup: float = 0.0
-    on_cancel: Any = TaskCancelledError("asked to stop")
+    on_cancel: Any = _ASKED_TO_STOP
 
 
 class _Scripted:

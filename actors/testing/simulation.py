@@ -300,7 +300,7 @@ def _actor(actor: Any) -> str:
 
 def _message(item: Any) -> str:
     if type(item) is Envelope:
-        return f"{_message(item.message)} (asked)"
+        return f"{_message(item.message)} (asked)"  # pyright: ignore[reportUnknownMemberType]
     parts = [type(item).__name__]
     inner = getattr(item, "message", None)
     if inner is not None:

@@ -173,6 +173,16 @@ def test_a_band_without_an_upper_end_gives_its_lower_one(random):
 # -- making one ----------------------------------------------------------------------------------------------------
 
 
+def test_whatever_a_backoff_is_made_of_it_holds_float_seconds():
+    backoff = Backoff(first=timedelta(seconds=1), cap=60, factor=2, floor=timedelta(milliseconds=500))
+    assert [repr(each) for each in (backoff.first, backoff.cap, backoff.factor, backoff.floor)] == [
+        "1.0",
+        "60.0",
+        "2.0",
+        "0.5",
+    ]
+
+
 def test_a_lower_cap_brings_the_first_delay_and_the_floor_down():
     backoff = Backoff(first=10, floor=8).with_cap(5)
     assert (backoff.first, backoff.cap, backoff.floor) == (5, 5, 5)

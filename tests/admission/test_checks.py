@@ -76,6 +76,10 @@ def test_zero_is_refused_where_it_would_mean_never(value):
         check_optional_duration("attempt_timeout", value, positive=True)
 
 
+def test_anything_above_zero_is_taken_there():
+    assert check_optional_duration("attempt_timeout", 0.001, positive=True) == 0.001
+
+
 @pytest.mark.parametrize("value", ["1", True], ids=repr)
 def test_an_optional_duration_is_checked_like_any_other(value):
     with pytest.raises(TypeError, match="wait"):

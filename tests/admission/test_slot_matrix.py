@@ -439,7 +439,7 @@ def test_every_table_is_of_a_state_and_names_messages_that_there_are(table):
 
 @pytest.mark.parametrize("message", MESSAGES)
 @pytest.mark.parametrize("start", STATES)
-def test_cell(start, message):
+def test_what_a_message_does_in_a_state(start, message):
     slot = STATES[start]()
     MESSAGES[message].prepare(slot)
     before = state(slot)

@@ -43,6 +43,14 @@ class Proxy:
         return "done"
 
 
+class Nameless:
+    def __init__(self):
+        self.__qualname__ = ""
+
+    def __call__(self, ctx):
+        return "done"
+
+
 MAKERS = {
     "once": TaskSpec.once,
     "restartable": TaskSpec.restartable,
@@ -227,6 +235,7 @@ def test_a_body_that_is_a_coroutine_function_is_seen_as_one(callable_, is_corout
         (Callable(), "Callable"),
         (partial(body), "partial"),
         (Proxy(), "Proxy"),
+        (Nameless(), "Nameless"),
     ],
 )
 def test_a_spec_is_labelled_by_its_callables_name(callable_, label):

@@ -20,7 +20,7 @@ TINY = [
     (1, "src/core", "r13"),
     (2, "src/core", "r14"),
 ]
-"""Three slots. `src` gets a burst, of which some must be cancelled and some superseded, and its newest revision later."""
+"""Three slots. `src` gets a burst, of which some must be superseded, and its newest revision later."""
 FEW = "30"
 """Documents, so that a run takes no time."""
 

@@ -3,13 +3,13 @@ from __future__ import annotations
 import pytest
 
 from docs.examples.demo import run
-from docs.examples.demo.history import HISTORY, HistoryError, load, newest
+from docs.examples.demo.history import HistoryError, load, newest
 
 GOOD = b'{"at": 0, "slot": "src", "rev": "a1"}\n'
 
 
 def test_ours_is_what_it_says_it_is():
-    changes = load(HISTORY)
+    changes = load(run.HISTORY)
 
     assert len(changes) == 447
     assert len(newest(changes)) == 16

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from docs.examples.demo import progress, run
-from docs.examples.demo.history import HISTORY, load
+from docs.examples.demo.history import load
 from docs.examples.demo.progress import HIDE_CURSOR, SHOW_CURSOR, WRAP_OFF, WRAP_ON, redraws
 from tests.demo.support import FEW, TINY
 
@@ -151,7 +151,7 @@ def test_elsewhere_there_are_plain_lines(to_run, capsys, monkeypatch):
 
 
 def test_the_table_fits_a_usual_terminal():
-    board = progress.Board(load(HISTORY), 15.0)
+    board = progress.Board(load(run.HISTORY), 15.0)
 
     table = board.table({}, 80, colour=False)
 

@@ -10,7 +10,7 @@ from functools import partial
 import pytest
 
 from docs.examples.demo.history import load
-from docs.examples.demo.verify import Least, verify
+from docs.examples.demo.verify import LEAST, verify
 from tests.demo.support import TINY, read_lines, write_lines
 
 BODIES = ("body_entered", "body_left")
@@ -279,7 +279,7 @@ def test_the_figures_add_up(a_run):
 
 
 def test_a_run_in_which_nothing_was_replaced_shows_nothing(a_run):
-    verdict = verify(load(a_run.history), a_run.layout, Least(superseded=50, cancelled_midway=10))
+    verdict = verify(load(a_run.history), a_run.layout, LEAST)
 
     assert len(verdict.violations) == 2
     assert all("shows nothing" in violation for violation in verdict.violations)

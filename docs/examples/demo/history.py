@@ -8,14 +8,15 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from docs.examples.demo import jsonlines
 
-__all__ = ["DAY", "HISTORY", "Change", "HistoryError", "load", "newest"]
+if TYPE_CHECKING:
+    from pathlib import Path
 
-HISTORY: Final = Path(__file__).with_name("history.jsonl")
+__all__ = ["DAY", "Change", "HistoryError", "load", "newest"]
+
 DAY: Final = 86_400
 """Seconds."""
 

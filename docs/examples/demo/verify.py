@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from docs.examples.demo.log import Log
     from docs.examples.demo.outcomes import Ending
 
-__all__ = ["NO_LEAST", "Least", "Verdict", "verify"]
+__all__ = ["LEAST", "NO_LEAST", "Least", "Verdict", "verify"]
 
 T = TypeVar("T")
 
@@ -37,7 +37,10 @@ class Least:
     cancelled_midway: int
 
 
-NO_LEAST: Final = Least(0, 0)
+LEAST: Final = Least(superseded=50, cancelled_midway=10)
+"""For the history that the demo comes with."""
+NO_LEAST: Final = Least(superseded=0, cancelled_midway=0)
+"""For any other."""
 
 
 @dataclass(slots=True)

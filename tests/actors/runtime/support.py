@@ -7,6 +7,8 @@ import threading
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
+import pykka
+
 from actors.runtime import RuntimeActor, Timers, Undeliverable
 
 if TYPE_CHECKING:
@@ -136,6 +138,12 @@ class Pause:
 
     def let_go(self):
         self._go.set()
+
+
+class Bystander(pykka.ThreadingActor):
+    """An actor of somebody else's."""
+
+    use_daemon_thread = True
 
 
 class Unprintable(BaseException):

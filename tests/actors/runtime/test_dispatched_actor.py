@@ -19,6 +19,7 @@ from actors.runtime import DispatchedActor, DispatchedRef, deliver
 from actors.runtime.application import ApplicationDispatcher
 from tests.actors.runtime.support import (
     WAIT,
+    Bystander,
     Letter,
     Pause,
     Unprintable,
@@ -182,18 +183,20 @@ def test_what_is_put_between_the_look_whether_an_actor_lives_and_its_end_is_give
     assert letter.returned == 1
 
 
-def test_a_reply_that_somebody_else_gave_ends_nobody(start):
+def test_a_reply_that_somebody_else_gave_is_no_failure(start, caplog):
     """A second `set` on Pykka's future raises."""
+    caplog.set_level(logging.INFO, "pykka")
     ref, actor = start()
     pause = Pause()
     ref.tell(pause)
-    asked, failing = ref.ask("question", block=False), ref.ask(ValueError(), block=False)
+    asked, failing = ref.ask("question", block=False), ref.ask(ValueError("mine"), block=False)
     for future in (asked, failing):
         future.set("the other one")
     pause.let_go()
     assert ref.ask("still there?", timeout=WAIT) == "still there?"
     assert asked.get(timeout=WAIT) == failing.get(timeout=WAIT) == "the other one"
-    assert "on_failure" not in actor.called
+    assert actor.called == ["on_start"]
+    assert [str(record.exc_info[1]) for record in caplog.records if record.exc_info] == ["mine"]
 
 
 # -- what is no `Exception` ------------------------------------------------------------------------------------------
@@ -202,7 +205,7 @@ def test_a_reply_that_somebody_else_gave_ends_nobody(start):
 @pytest.mark.parametrize("error", STOPS_ALL, ids=lambda error: type(error).__name__)
 @pytest.mark.parametrize("asks", [False, True], ids=["told", "asked"])
 def test_what_is_no_exception_stops_every_actor_and_answers_the_asker(start, error, asks):
-    bystanders = [start()[0], pykka.ThreadingActor.start()]
+    bystanders = [start()[0], Bystander.start()]
     ref, actor = start()
     if asks:
         with pytest.raises(type(error)) as raised:

@@ -109,9 +109,11 @@ def test_the_thread_survives_whatever_a_turn_raises(dispatcher, error):
     assert on == [thread]
 
 
-def test_its_threads_are_daemons_in_an_empty_context(dispatcher):
+def test_its_threads_are_daemons_in_an_empty_context(make):
     variable = contextvars.ContextVar("variable", default="default")
     variable.set("of the one who started it")
+    dispatcher = make()
+    dispatcher.start()
     seen = []
     assert run(dispatcher, lambda: seen.append((variable.get(), threading.current_thread().daemon))).wait(WAIT)
     assert seen == [("default", True)]

@@ -335,21 +335,18 @@ def test_no_thread_is_added_after_the_close(hand):
     assert pause.reached.wait(WAIT)
     hand.schedule(lambda: None)
     hand.dispatcher.close()
-    for _ in range(3):
-        hand.timers.fire()
-    assert hand.size == 1
-    pause.let_go()
-    hand.dispatcher.join(WAIT)
-    hand.schedule(lambda: None)
     hand.timers.fire()
-    assert hand.size == 0
+    assert hand.size == 1
+    assert hand.timers.armed == []
+    pause.let_go()
 
 
-def test_nothing_is_started_for_what_is_scheduled_after_the_close(make):
-    dispatcher = make()
-    dispatcher.close()
-    dispatcher.schedule(Turn(lambda: None))
-    assert threads_named(PREFIX) == []
+def test_no_thread_is_started_for_what_is_scheduled_after_the_close(hand, monkeypatch):
+    hand.dispatcher.close()
+    with failing_thread_starts(monkeypatch, PREFIX, lambda _: False) as tried:
+        hand.schedule(lambda: None)
+        hand.timers.fire()
+    assert tried == []
 
 
 def test_an_idle_thread_keeps_nothing_alive(dispatcher):

@@ -195,6 +195,8 @@ def test_a_lock_that_a_thread_of_the_parent_held_hangs_nobody_in_the_child():
             held.set()
             go.wait()
 
+        while dispatcher._watched:
+            time.sleep(0.001)  # so that to deliver something needs the timers
         threading.Thread(target=hold, daemon=True).start()
         assert held.wait(5)
 
