@@ -5,13 +5,14 @@
 """
 
 from actors.assembly import make_runtime, open_runtime
+from actors.async_supervisor import AsyncSupervisor
 from actors.bodies import AsyncTaskContext, TaskContext
 from actors.handle import TaskHandle
 from actors.messages import Cancel, Ended, Join, Lifecycle, Remove, Shutdown, Snapshot, Submit, Tasks
 from actors.registry import RegistryActor
 from actors.runtime import DispatchedActor, ForkedError, Runtime
 from actors.slot import SlotActor
-from actors.supervisor import AsyncSupervisor, Supervisor
+from actors.supervisor import Supervisor
 
 __all__ = [
     "AsyncSupervisor",

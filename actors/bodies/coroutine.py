@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import inspect
 import threading
 from contextlib import suppress
 from contextvars import Context, copy_context
@@ -34,8 +35,14 @@ class CoroutineRunner:
 
     def adopt(self, job: BodyJob, awaitable: Awaitable[Any]) -> None:
         """Go on with a body that was called in a thread and returned this awaitable."""
+        try:
+            loop = self._running_loop()
+        except BaseException:
+            if inspect.iscoroutine(awaitable):
+                awaitable.close()  # it will never be awaited, which is no mistake of its author
+            raise
         # In a copy of the context: the thread is still inside the job's own, and only one may be.
-        self._running_loop().call_soon_threadsafe(self._enter, job, awaitable, copy_context())
+        loop.call_soon_threadsafe(self._enter, job, awaitable, copy_context())
 
     def stop(self, job: BodyJob) -> None:
         """Cancel the body's task; if it is not inside yet, it never will be."""
@@ -60,6 +67,9 @@ class CoroutineRunner:
     def _running_loop(self) -> asyncio.AbstractEventLoop:
         with self._guard:
             if self._loop is None:
+                if self._closed:
+                    msg = "the runtime has been closed"
+                    raise RuntimeError(msg)
                 loop = asyncio.new_event_loop()
                 try:
                     threading.Thread(target=self._run_loop, args=(loop,), name="slotkeeper-loop", daemon=True).start()

@@ -4,7 +4,7 @@ import pykka
 import pytest
 
 from actors import RegistryActor, SlotActor, Supervisor, open_runtime
-from actors.supervisor import AsyncSupervisor
+from actors.async_supervisor import AsyncSupervisor
 from tests.actors.support import Body, eventually, our_threads
 
 

@@ -10,7 +10,7 @@ import warnings
 import pytest
 
 from actors import Supervisor
-from actors.supervisor import AsyncSupervisor
+from actors.async_supervisor import AsyncSupervisor
 from admission import (
     AdmissionLimits,
     Cancelled,

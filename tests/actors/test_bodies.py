@@ -25,7 +25,7 @@ from admission import (
     TaskFailedError,
     TaskSpec,
 )
-from tests.actors.support import SOON, Log, call_in_thread, eventually, noop, outcome_of
+from tests.actors.support import SOON, Log, call_in_thread, eventually, noop, our_threads, outcome_of
 
 SHAPES = {
     "thread": lambda body: body,
@@ -177,6 +177,25 @@ def test_an_awaitable_of_the_applications_own_is_awaited(supervisor):
             return "later"
 
     assert outcome_of(supervisor.submit(lambda _ctx: Later(), slot="k")) == Completed("later")
+
+
+def test_an_awaitable_that_comes_after_the_end_of_everything_is_not_awaited(start, body):
+    supervisor, work, awaited = start(grace=0), body(stubborn=True), threading.Event()
+
+    async def late():
+        awaited.set()
+
+    def returns_an_awaitable(ctx):
+        work(ctx)
+        return late()
+
+    handle = supervisor.submit(returns_an_awaitable, slot="k")
+    assert work.is_inside()
+    supervisor.shutdown()
+    work.let_go()
+    assert outcome_of(handle) == ForceAborted()
+    assert eventually(lambda: our_threads() == [])
+    assert not awaited.is_set()
 
 
 # -- it is asked to stop -------------------------------------------------------------------------------------------

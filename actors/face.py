@@ -1,0 +1,204 @@
+"""What both faces stand on: the checks of a call, the runtime, the registry, the intake, and the one shutdown."""
+
+from __future__ import annotations
+
+import atexit
+import threading
+import warnings
+import weakref
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from actors.assembly import make_runtime
+from actors.budget import Intake, closed_error
+from actors.current import current_task
+from actors.ending import Settlement, make_handle
+from actors.messages import Shutdown, Submit
+from actors.registry import RegistryActor
+from actors.runtime import deliver
+from admission.checks import check_duration
+from admission.errors import IntakeFullError, NotStartedError
+from admission.identity import TaskId
+from admission.limits import AdmissionLimits
+from admission.policy import AdmissionPolicy
+from admission.spec import Submission, TaskDefaults
+
+if TYPE_CHECKING:
+    from datetime import timedelta
+
+    from pykka import ActorRef
+
+    from actors.handle import TaskHandle
+    from actors.runtime import Runtime
+    from admission.report import ShutdownReport
+
+__all__ = [
+    "JOIN_THREADS",
+    "Core",
+    "check_submission",
+    "check_target",
+    "intake_full",
+    "refuse_in_body",
+    "refuse_own_body",
+    "warn_of_stuck",
+]
+
+T = TypeVar("T")
+_EXIT_GRACE = 1.0
+"""Seconds that bodies have at interpreter exit where nobody shut the supervisor down."""
+JOIN_THREADS = 1.0
+"""Seconds that a shutdown waits for our own threads to end after the report is there."""
+
+
+def check_submission(work: Any, slot: str | None, policy: AdmissionPolicy | str) -> Submission[Any]:
+    """Check what is submitted, in the caller's thread."""
+    if isinstance(work, Submission):
+        if slot is not None or policy is not AdmissionPolicy.QUEUE:
+            msg = "a Submission has its slot and policy already; pass it alone"
+            raise TypeError(msg)
+        return work  # pyright: ignore[reportUnknownVariableType]
+    return Submission(work, slot, policy)
+
+
+def check_target(target: object) -> TaskId | str:
+    """Check who is meant: an id or a task name."""
+    if isinstance(target, (TaskId, str)):
+        return target
+    msg = f"target must be a TaskId or a task name (str), not {type(target).__name__}"
+    raise TypeError(msg)
+
+
+class Core:
+    """What both faces stand on: the runtime, the registry, the intake, and the one shutdown."""
+
+    def __init__(
+        self,
+        *,
+        grace: float | timedelta,
+        limits: AdmissionLimits | None,
+        defaults: TaskDefaults | None,
+        runtime: Runtime | None,
+        logger: Any,
+        observer_timeout: float | timedelta,
+    ) -> None:
+        self.grace = check_duration("grace", grace)
+        self.observer_timeout = check_duration("observer_timeout", observer_timeout)
+        self.limits = _instance("limits", limits, AdmissionLimits)
+        self.defaults = _instance("defaults", defaults, TaskDefaults)
+        self.owns_runtime = runtime is None
+        self.runtime = runtime if runtime is not None else make_runtime()
+        self.logger = logger
+        self.intake = Intake(self.limits.intake)
+        self.settlement = Settlement()
+        self.registry: ActorRef[RegistryActor] | None = None
+        self._starting = threading.Lock()
+
+    def start(self) -> ActorRef[RegistryActor]:
+        """Start the runtime and the registry, once; a failure leaves nothing behind."""
+        self.runtime.check_forked()
+        with self._starting:
+            if self.registry is None:
+                self.runtime.start()
+                try:
+                    self.registry = RegistryActor.start(
+                        self.runtime,
+                        grace=self.grace,
+                        limits=self.limits,
+                        defaults=self.defaults,
+                        logger=self.logger,
+                        observer_timeout=self.observer_timeout,
+                        intake=self.intake,
+                        settlement=self.settlement,
+                    )
+                except BaseException:
+                    if self.owns_runtime:
+                        self.runtime.close()
+                    raise
+                _open_cores.add(self)
+            return self.registry
+
+    def running(self) -> ActorRef[RegistryActor]:
+        """Return the registry, for a call that needs one that still works."""
+        self.runtime.check_forked()
+        if self.settlement.report is not None:
+            raise closed_error()
+        if self.registry is None:
+            msg = "the supervisor has not been started; use `with Supervisor(...) as supervisor:` or call start()"
+            raise NotStartedError(msg)
+        return self.registry
+
+    def send(self, submission: Submission[T]) -> TaskHandle[T]:
+        """Hand a submission in that has its place in the intake."""
+        registry = self.running()
+        try:
+            handle = make_handle(submission, self.runtime, registry)
+            message = Submit(submission, handle=handle, intake=self.intake)
+        except BaseException:
+            self.intake.give()
+            raise
+        deliver(registry, message)
+        return handle
+
+    def concluded(self) -> ShutdownReport:
+        """Close what this supervisor owns, once the report is there."""
+        report = self.settlement.report
+        assert report is not None
+        _open_cores.discard(self)
+        if self.owns_runtime:
+            self.runtime.close()
+        return report
+
+
+_open_cores: weakref.WeakSet[Core] = weakref.WeakSet()
+
+
+def _instance(name: str, value: Any, kind: type[Any]) -> Any:
+    if value is None:
+        return kind()
+    if not isinstance(value, kind):
+        msg = f"{name} must be {kind.__name__}, not {type(value).__name__}"
+        raise TypeError(msg)
+    return value
+
+
+def intake_full(core: Core) -> IntakeFullError:
+    """Make the error of a submission that does not wait."""
+    msg = f"{core.limits.intake} submissions wait for a decision (AdmissionLimits.intake); try again, or use submit()"
+    return IntakeFullError(msg)
+
+
+def refuse_own_body(target: TaskId | str) -> None:
+    """Raise RuntimeError where a body would wait for its own end."""
+    if isinstance(target, TaskId) and current_task.get() == target:
+        msg = "a body can not wait for its own end; use `handle.cancel()`, which does not wait, or return or raise"
+        raise RuntimeError(msg)
+
+
+def refuse_in_body(what: str) -> None:
+    """Raise RuntimeError where any body would wait for itself."""
+    task = current_task.get()
+    if task is not None:
+        msg = f"{what}() from inside the body of {task} would wait for that body; call it from outside"
+        raise RuntimeError(msg)
+
+
+def warn_of_stuck(report: ShutdownReport) -> None:
+    """Say on leaving a `with` block that bodies have not stopped: that is no error of the block."""
+    if report.stuck:
+        names = ", ".join(report.stuck)
+        warnings.warn(f"still running after {report.grace:g} s of grace: {names}", RuntimeWarning, stacklevel=3)
+
+
+def _at_exit() -> None:
+    """Shut down what nobody has shut down, with a short grace, so that the interpreter ends in order."""
+    for core in list(_open_cores):
+        registry = core.registry
+        if core.runtime.forked or registry is None:
+            continue
+        with suppress(BaseException):
+            core.runtime.reply(registry.ask(Shutdown(grace=min(core.grace, _EXIT_GRACE)), block=False), 10)
+            core.concluded()
+            core.runtime.join(JOIN_THREADS)
+
+
+atexit.register(_at_exit)
