@@ -1,8 +1,7 @@
-"""The desk: routes, membership and callers of a registry or of a slot alone, and how a run ends there.
+"""How a run ends: membership, events, handle, callers, in one turn; for a registry and for a slot alone alike.
 
-Whoever submits, removes, cancels, looks or shuts down is answered here; what the slots decided is written into the
-tables here and told to everybody, in one turn. Which slots there are, and what may be registered, is the business of
-the actor that has the desk.
+The tables are here, and what the slots decided is written into them. Who may be registered and which slots there are is
+the business of the actor that has them; callers and the shutdown are in `actors.desk`.
 """
 
 from __future__ import annotations
@@ -10,84 +9,21 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from actors.bodies.job import describe
-from actors.budget import closed_error
-from actors.handle import TaskHandle
-from actors.messages import (
-    Admit,
-    Cancel,
-    Drain,
-    Ended,
-    Finished,
-    Flush,
-    Flushed,
-    Join,
-    Refused,
-    Register,
-    Registered,
-    Rejection,
-    Released,
-    Remove,
-    Retire,
-    Shutdown,
-    Snapshot,
-    Submit,
-    Tasks,
-    Ticket,
-    View,
-    Viewed,
-    Withdraw,
-    Withdrawn,
-)
-from actors.observers.forward import Forwarders
-from actors.runtime import Deferred, RuntimeActor, TimerFired, TimerToken, deliver
-from admission import snapshot as views
+from actors.messages import Finished, Refused, Register, Registered, Rejection, Released, Ticket, Withdrawn
+from actors.orders import QUIET_ENDS, Answer, Publish, Settle, Tell, finished_fields
+from actors.runtime import Deferred, RuntimeActor
 from admission.effects import Cause
 from admission.events import EventKind
-from admission.outcome import (
-    Completed,
-    Failed,
-    Fatal,
-    ForceAborted,
-    Outcome,
-    OutcomeKind,
-    Panicked,
-    Rejected,
-    RejectionKind,
-)
-from admission.report import ShutdownReport
+from admission.outcome import Outcome, Rejected, RejectionKind
 
 if TYPE_CHECKING:
     from pykka import ActorRef
 
-    from actors.budget import Intake
     from actors.publisher import Publisher
     from actors.runtime import Runtime
     from admission.identity import TaskId
-    from admission.spec import Submission
 
-__all__ = ["DESK_HANDLERS", "Answer", "Desk", "Settle", "Settlement", "SlotRecord", "Tell", "make_handle"]
-
-_AFTER_DEADLINE = 1.0
-"""Seconds after the drain's deadline at which the desk resolves what a faulty slot left."""
-
-
-def make_handle(
-    submission: Submission[Any], runtime: Runtime, registry: ActorRef[Any] | None, id_: TaskId | None = None
-) -> TaskHandle[Any]:
-    """Make the handle of a submission: take its id and settle which slot it competes for."""
-    number: TaskId = runtime.new_id() if id_ is None else id_
-    slot = submission.slot or submission.spec.name or f"{submission.spec.label}{number}"
-    return TaskHandle(number, slot, runtime, registry)
-
-
-class Settlement:
-    """Where the report of a shutdown is kept for whoever comes after the actor has stopped."""
-
-    __slots__ = ("report",)
-
-    def __init__(self) -> None:
-        self.report: ShutdownReport | None = None
+__all__ = ["Caller", "Endings", "Route", "SlotRecord"]
 
 
 @dataclass(slots=True, eq=False)
@@ -102,13 +38,15 @@ class SlotRecord:
 
 
 @dataclass(slots=True, eq=False)
-class _Route:
+class Route:
+    """From the turn that sends a submission to its slot to the turn that gives it its outcome."""
+
     record: SlotRecord
     ticket: Ticket
 
 
 @dataclass(slots=True, eq=False)
-class _Caller:
+class Caller:
     """Somebody who wants a run gone. Itself the token under which the slot answers."""
 
     reply: Deferred
@@ -116,134 +54,47 @@ class _Caller:
     claimed: bool = False
 
 
-@dataclass(slots=True, eq=False)
-class _Look:
-    """A snapshot on its way: the slots that have not answered, and what the others said."""
-
-    reply: Deferred
-    missing: int
-    views: list[views.SlotView]
-
-
-# -- effects of a desk ---------------------------------------------------------------------------------------------
-
-
 @dataclass(slots=True)
-class Tell:
-    """Deliver a message."""
+class _Conclude:
+    """The last effect of the turn in which a drain has nothing left to wait for."""
 
-    ref: ActorRef[Any]
-    message: Any
+    endings: Endings
 
     def perform(self) -> None:
         """Do it."""
-        self.ref.actor_inbox.put(self.message)
+        self.endings.conclude()
 
 
-@dataclass(slots=True)
-class Publish:
-    """Tell the observers."""
-
-    publisher: Publisher
-    kind: EventKind
-    ticket: Ticket | None = None
-    fields: dict[str, Any] | None = None
-    slot: str | None = None
-    announced: bool = True
-
-    def perform(self) -> None:
-        """Do it."""
-        self.publisher.publish(self.kind, self.ticket, None, self.fields, slot=self.slot, announced=self.announced)
-
-
-@dataclass(slots=True)
-class Settle:
-    """Give a submission its outcome."""
-
-    ticket: Ticket
-    outcome: Outcome[Any]
-
-    def perform(self) -> None:
-        """Do it."""
-        self.ticket.settle(self.outcome)
-
-
-@dataclass(slots=True)
-class Answer:
-    """Answer a caller, with a value or an error."""
-
-    reply: Deferred
-    value: Any
-
-    def perform(self) -> None:
-        """Do it."""
-        if isinstance(self.value, BaseException):
-            self.reply.fail(self.value)
-        else:
-            self.reply.set(self.value)
-
-
-class Desk(RuntimeActor):
-    """The tables, and everything that callers and slots send to them. Insertion-ordered throughout."""
+class Endings(RuntimeActor):
+    """The tables of who is on the way, registered or lingering. Insertion-ordered throughout."""
 
     component = "registry"
 
-    def __init__(
-        self,
-        runtime: Runtime,
-        publisher: Publisher,
-        *,
-        grace: float,
-        observer_timeout: float,
-        intake: Intake | None = None,
-        settlement: Settlement | None = None,
-    ) -> None:
+    def __init__(self, runtime: Runtime, publisher: Publisher) -> None:
         RuntimeActor.__init__(self, runtime)  # not `super`: a lone slot has a second half
         self.publisher = publisher
-        self.grace = grace
-        self.observer_timeout = observer_timeout
-        self.intake = intake
-        self.settlement = settlement or Settlement()
-        self.forwarders = Forwarders(runtime)
-        self.routes: dict[TaskId, _Route] = {}
+        self.routes: dict[TaskId, Route] = {}
         self.members: dict[TaskId, str] = {}
         self.names: dict[str, TaskId] = {}
         self.lingering: dict[TaskId, tuple[str, SlotRecord]] = {}
         self.lingering_names: dict[str, TaskId] = {}
         self.refused: dict[TaskId, SlotRecord] = {}
-        self.callers: dict[TaskId, list[_Caller]] = {}
+        self.callers: dict[TaskId, list[Caller]] = {}
         self.joining: list[Deferred] = []
         self.epoch = 0
         self.deadline: float | None = None  # set when the drain begins
-        self.drain_grace = grace
-        self.announces = True  # an abandon tells nobody that it was requested
-        self.closing: list[Deferred] = []
         self.stuck: list[str] = []
         self.concluding = False
-        self.last_timer: TimerToken | None = None
-        self.flush_timer: TimerToken | None = None
 
-    # -- what the actor with the desk decides ------------------------------------------------------------------------
-
-    def new_handle(self, submission: Submission[Any]) -> TaskHandle[Any]:
-        """Make the handle of a submission that did not come through the face."""
-        return make_handle(submission, self.runtime, self.actor_ref)
-
-    def find_slot(self, key: str, out: list[Any]) -> SlotRecord | None:
-        """Return the slot of this key, made if need be; None where a limit forbids it."""
-        raise NotImplementedError
-
-    def slots_at_work(self) -> list[SlotRecord]:
-        """Return the slots with something open."""
-        raise NotImplementedError
-
-    def all_slots(self) -> list[SlotRecord]:
-        """Return every slot that there is."""
-        raise NotImplementedError
+    # -- what the actor with the tables decides ------------------------------------------------------------------------
 
     def to_slot(self, record: SlotRecord, message: Any) -> Any:
         """Return the effect that brings a message to a slot."""
         return Tell(record.ref, message)
+
+    def all_slots(self) -> list[SlotRecord]:
+        """Return every slot that there is."""
+        raise NotImplementedError
 
     def opened(self, record: SlotRecord) -> None:
         """Count one more thing that is open in this slot."""
@@ -257,80 +108,11 @@ class Desk(RuntimeActor):
         """Say why this run may not be registered, if it may not."""
         raise NotImplementedError
 
-    def forget_slots(self) -> None:
-        """Let go of everything: the shutdown is concluded."""
+    def conclude(self) -> None:
+        """Nothing is left that a drain waits for."""
+        raise NotImplementedError
 
-    # -- from callers ------------------------------------------------------------------------------------------------
-
-    def on_submit(self, message: Submit[Any]) -> TaskHandle[Any]:
-        """Route a submission to its slot; asked for it, the reply is its handle."""
-        submission = message.submission
-        handle = message.handle or self.new_handle(submission)
-        ticket = Ticket(
-            id=handle.id,
-            policy=submission.policy,
-            name=submission.spec.name or handle.slot,
-            slot=handle.slot,
-            spec=submission.spec,
-            handle=handle,
-            context=message.context,
-            notify=None if message.notify is None else self.forwarders.towards(message.notify),
-            token=message.token,
-            intake=message.intake,
-        )
-        out: list[Any] = []
-        record: SlotRecord | None = None
-        if self.deadline is not None:
-            self._turn_away(ticket, RejectionKind.SHUTTING_DOWN, "shutdown has begun", out)
-        elif not self._take_intake(message, ticket):
-            self._turn_away(ticket, RejectionKind.RESOURCE_LIMIT, "the intake is full", out)
-        elif (record := self.find_slot(ticket.slot, out)) is None:
-            self._turn_away(ticket, RejectionKind.RESOURCE_LIMIT, "max_slots is reached", out)
-        else:
-            out.append(self.to_slot(record, Admit(ticket)))
-            self.opened(record)
-            self.routes[ticket.id] = _Route(record, ticket)  # last: nothing can fail that would leave it behind
-        self.runtime.perform(self, out)
-        return handle
-
-    def on_remove(self, message: Remove) -> Any:
-        """Withdraw a run; answered when its slot has decided."""
-        return self._withdraw(message.target, Cause.REMOVE, waits=False)
-
-    def on_cancel(self, message: Cancel) -> Any:
-        """Withdraw a run; answered when its slot has decided, or with its outcome."""
-        return self._withdraw(message.target, Cause.CANCEL, waits=message.wait)
-
-    def on_tasks(self, _message: Tasks) -> list[tuple[TaskId, str]]:
-        """List the registered runs."""
-        return sorted(self.members.items())
-
-    def on_snapshot(self, _message: Snapshot) -> Any:
-        """Ask every slot with work what it looks like."""
-        asked = self.slots_at_work()
-        if not asked:
-            return views.Snapshot()
-        look = _Look(Deferred(), len(asked), [])
-        self.runtime.perform(self, [self.to_slot(record, View(look)) for record in asked])
-        return look.reply
-
-    def on_join(self, _message: Join) -> Any:
-        """Answer when nothing is without its outcome."""
-        if not self.routes:
-            return None
-        reply = Deferred()
-        self.joining.append(reply)
-        return reply
-
-    def on_shutdown(self, message: Shutdown) -> Any:
-        """Begin the one shutdown, or wait for it."""
-        return self._shut_down(self.grace if message.grace is None else message.grace, announced=True)
-
-    def on_stop_requested(self) -> Any:
-        """Abandon: shut down with no grace, or join the shutdown that runs."""
-        return self._shut_down(0.0, announced=False)
-
-    # -- from slots --------------------------------------------------------------------------------------------------
+    # -- from slots ----------------------------------------------------------------------------------------------------
 
     def on_register(self, message: Register) -> None:
         """Register the owner of a slot, or refuse it."""
@@ -347,14 +129,14 @@ class Desk(RuntimeActor):
             self.tell_of(out, EventKind.TASK_ADDED, ticket)
             out.append(self.to_slot(route.record, Registered(ticket.id, self.epoch)))
         else:
-            self._refuse(route, *refused, out)
+            self.refuse(route, *refused, out)
         self.runtime.perform(self, out)
 
     def on_withdrawn(self, message: Withdrawn) -> None:
         """Pass on what a slot decided about a withdrawal, if its caller still waits for that."""
         noted = self.callers.get(message.id)
         caller = message.op
-        if noted is None or not isinstance(caller, _Caller) or caller not in noted:
+        if noted is None or not isinstance(caller, Caller) or caller not in noted:
             return
         caller.claimed = message.claimed
         if not caller.waits:
@@ -369,9 +151,9 @@ class Desk(RuntimeActor):
         if route is None:
             return
         out: list[Any] = [Settle(message.ticket, message.outcome)]
-        self._answer_callers(message.ticket.id, out)
-        self._leave(route, out)
-        self._look_for_the_end(out)
+        self.answer_callers(message.ticket.id, out)
+        self.leave(route, out)
+        self.look_for_the_end(out)
         self.runtime.perform(self, out)
 
     def on_finished(self, message: Finished) -> None:
@@ -381,7 +163,7 @@ class Desk(RuntimeActor):
         if route is None:
             return
         out: list[Any] = []
-        registered = self._unregister_member(ticket)
+        registered = self.unregister_member(ticket)
         if message.forced_by is Cause.DRAIN:
             self.stuck.append(ticket.name)
         if registered:
@@ -389,9 +171,9 @@ class Desk(RuntimeActor):
         out.append(Settle(ticket, outcome))
         if registered:
             self.tell_of(out, EventKind.TASK_REMOVED, ticket)
-        self._answer_callers(ticket.id, out)
-        self._leave(route, out, lingering=message.lingering)
-        self._look_for_the_end(out)
+        self.answer_callers(ticket.id, out)
+        self.leave(route, out, lingering=message.lingering)
+        self.look_for_the_end(out)
         self.runtime.perform(self, out)
 
     def on_released(self, message: Released) -> None:
@@ -407,103 +189,29 @@ class Desk(RuntimeActor):
         self.closed(record, out)
         self.runtime.perform(self, out)
 
-    def on_viewed(self, message: Viewed) -> None:
-        """One slot has answered a snapshot."""
-        look = message.op
-        if not isinstance(look, _Look):
-            return
-        look.missing -= 1
-        if message.view is not None:
-            look.views.append(message.view)
-        if look.missing == 0:
-            shown = tuple(sorted(look.views, key=lambda view: view.slot))
-            self.runtime.perform(self, [Answer(look.reply, views.Snapshot(shown))])
-
-    # -- time --------------------------------------------------------------------------------------------------------
-
-    def on_timer(self, message: TimerFired) -> None:
-        """A timer of the shutdown is due."""
-        if message.token is self.last_timer:
-            self._give_up()
-        elif message.token is self.flush_timer:
-            self._close()
-
-    def on_flushed(self, _message: Flushed) -> None:
-        """The log has been written to its end."""
-        if self.concluding:
-            self._close()
-
-    # -- faults ------------------------------------------------------------------------------------------------------
-
-    def on_fault(self, message: Any, error: BaseException) -> Any:
-        """Settle what the message stood for; the tables are as they were before it."""
-        self.publisher.failure(self.component, message, error)
-        out: list[Any] = []
-        reply: Any = error
-        match message:
-            case Submit():
-                reply = self.fail_submit(message, error)  # pyright: ignore[reportUnknownArgumentType]
-            case Register(ticket=ticket):
-                self._fail_registration(ticket, out)
-            case Finished(ticket=ticket, outcome=outcome) | Rejection(ticket=ticket, outcome=outcome):
-                self._erase(ticket, outcome, lingering=getattr(message, "lingering", False), out=out)
-            case Released():
-                self.on_released(message)
-            case TimerFired():
-                self.on_timer(message)
-            case Withdrawn():
-                self._answer_callers(message.id, out)
-            case Viewed(op=look) if isinstance(look, _Look):
-                out.append(Answer(look.reply, error))
-            case _:
-                pass
-        self._look_for_the_end(out)
-        self.runtime.perform(self, out)
-        return reply
-
-    def on_effect_fault(self, effect: Any, error: BaseException) -> None:
-        """Tell of it; what must not be lost is done by hand."""
-        self.publisher.failure(self.component, effect, error)
-        if not isinstance(effect, Publish):
-            effect.perform()
-
-    # -- parts -------------------------------------------------------------------------------------------------------
+    # -- parts ---------------------------------------------------------------------------------------------------------
 
     def tell_of(self, out: list[Any], kind: EventKind, ticket: Ticket, outcome: Outcome[Any] | None = None) -> None:
         """Order that observers are told of this, if one wants to hear of it."""
-        quiet = outcome is None or outcome.label in _QUIET_ENDS
+        quiet = outcome is None or outcome.label in QUIET_ENDS
         if quiet and kind in self.publisher.silent and ticket.notify is None:
             self.publisher.skip()
             return
-        out.append(Publish(self.publisher, kind, ticket, None if outcome is None else _finished_fields(outcome)))
+        out.append(Publish(self.publisher, kind, ticket, None if outcome is None else finished_fields(outcome)))
 
-    def _take_intake(self, message: Submit[Any], ticket: Ticket) -> bool:
-        """A submission that did not come through the face takes its place in the intake now, or not at all."""
-        if ticket.intake is not None or self.intake is None:
-            return True
-        if not self.intake.take():
-            return False
-        message.intake = ticket.intake = self.intake
-        return True
-
-    def _turn_away(self, ticket: Ticket, kind: RejectionKind, reason: str, out: list[Any]) -> None:
-        ticket.decided()
-        fields = {"rejection_kind": kind, "reason": reason}
-        out.append(Publish(self.publisher, EventKind.SUBMISSION_REJECTED, ticket, fields))
-        out.append(Settle(ticket, Rejected(kind, reason)))
-
-    def _refuse(self, route: _Route, kind: RejectionKind, reason: str, out: list[Any]) -> None:
+    def refuse(self, route: Route, kind: RejectionKind, reason: str, out: list[Any]) -> None:
+        """Turn the owner of a slot away, and tell everybody."""
         ticket = route.ticket
         fields = {"rejection_kind": kind, "reason": reason}
         out.append(Settle(ticket, Rejected(kind, reason)))
         out.append(Publish(self.publisher, EventKind.TASK_ADD_FAILED, ticket, fields))
-        self._answer_callers(ticket.id, out)
+        self.answer_callers(ticket.id, out)
         out.append(self.to_slot(route.record, Refused(ticket.id, kind)))
         del self.routes[ticket.id]
         self.refused[ticket.id] = route.record  # not idle before it says so: it has yet to hear of this
-        self._look_for_the_end(out)
+        self.look_for_the_end(out)
 
-    def _leave(self, route: _Route, out: list[Any], *, lingering: bool = False) -> None:
+    def leave(self, route: Route, out: list[Any], *, lingering: bool = False) -> None:
         """Drop the route of a submission that has its outcome; its place in the slot too, unless its body lingers."""
         ticket = route.ticket
         del self.routes[ticket.id]  # first: if the rest fails it is not counted twice
@@ -513,91 +221,41 @@ class Desk(RuntimeActor):
         else:
             self.closed(route.record, out)
 
-    def _withdraw(self, target: TaskId | str, cause: Cause, *, waits: bool) -> Any:
-        if self.deadline is not None:
-            return closed_error()
-        id_ = self.names.get(target) if isinstance(target, str) else target
-        route = self.routes.get(id_) if id_ is not None else None
-        if route is None or id_ is None:
-            if cause is Cause.REMOVE and id_ is not None:
-                fields = {"id": int(id_)}
-                self.runtime.perform(self, [Publish(self.publisher, EventKind.TASK_REMOVE_REQUESTED, None, fields)])
-            return False
-        caller = _Caller(Deferred(), waits)
-        self.callers.setdefault(id_, []).append(caller)
-        self.runtime.perform(self, [self.to_slot(route.record, Withdraw(id_, caller, cause))])
-        return caller.reply
-
-    def _answer_callers(self, id_: TaskId, out: list[Any]) -> None:
+    def answer_callers(self, id_: TaskId, out: list[Any]) -> None:
+        """Answer every caller who is still noted under this id."""
         out += [Answer(caller.reply, caller.claimed) for caller in self.callers.pop(id_, ())]
 
-    def _unregister_member(self, ticket: Ticket) -> bool:
+    def unregister_member(self, ticket: Ticket) -> bool:
+        """Take id and name out together; tell whether they were in."""
         name = self.members.pop(ticket.id, None)
         if name is not None and self.names.get(name) == ticket.id:
             del self.names[name]
         return name is not None
 
-    def fail_submit(self, message: Submit[Any], error: BaseException) -> Any:
-        """Settle a submission that can not be taken, and return what answers whoever asked."""
-        outcome = Rejected(RejectionKind.ADMISSION_FAILED, f"not taken: {describe(error)}")
-        if message.intake is not None:
-            message.intake.give()
-        handle = message.handle
-        if handle is not None:
-            handle.resolve(outcome)
-        if message.notify is not None:
-            self.forwarders.towards(message.notify).put(Ended(message.token, handle.id if handle else None, outcome))
-        return handle if handle is not None else error
-
-    def _erase(self, ticket: Ticket, outcome: Outcome[Any], *, lingering: bool, out: list[Any]) -> None:
+    def erase(self, ticket: Ticket, outcome: Outcome[Any], *, lingering: bool, out: list[Any]) -> None:
+        """Settle a submission by hand, where the usual way failed."""
         out.append(Settle(ticket, outcome))
-        self._unregister_member(ticket)
-        self._answer_callers(ticket.id, out)
+        self.unregister_member(ticket)
+        self.answer_callers(ticket.id, out)
         route = self.routes.get(ticket.id)
         if route is not None:
-            self._leave(route, out, lingering=lingering)
-        self._look_for_the_end(out)
+            self.leave(route, out, lingering=lingering)
+        self.look_for_the_end(out)
 
-    def _fail_registration(self, ticket: Ticket, out: list[Any]) -> None:
+    def fail_registration(self, ticket: Ticket, out: list[Any]) -> None:
+        """Refuse a registration that failed."""
         kind, reason = RejectionKind.ADMISSION_FAILED, "internal fault at registration"
-        self._unregister_member(ticket)
+        self.unregister_member(ticket)
         route = self.routes.get(ticket.id)
         if route is not None:
-            self._refuse(route, kind, reason, out)
+            self.refuse(route, kind, reason, out)
             return
         out.append(Settle(ticket, Rejected(kind, reason)))  # it failed while it was being refused
         out += [
             self.to_slot(record, Refused(ticket.id, kind)) for record in self.all_slots() if record.key == ticket.slot
         ]
 
-    # -- shutdown ----------------------------------------------------------------------------------------------------
-
-    def _shut_down(self, grace: float, *, announced: bool) -> Any:
-        if self.settlement.report is not None:
-            return self.settlement.report
-        reply = Deferred()
-        self.closing.append(reply)
-        if self.deadline is not None:
-            return reply
-        self.drain_grace = grace
-        self.announces = announced
-        self.deadline = self.runtime.clock.monotonic() + grace
-        if self.intake is not None:
-            self.intake.close()
-        out: list[Any] = []
-        if announced:
-            out.append(Publish(self.publisher, EventKind.SHUTDOWN_REQUESTED))
-        for id_ in list(self.callers):
-            out += [Answer(caller.reply, closed_error()) for caller in self.callers.pop(id_)]
-        for record in self.slots_at_work():
-            record.drained = True
-            out.append(self.to_slot(record, Drain(self.deadline)))
-        self.last_timer = self.runtime.schedule(self.deadline + _AFTER_DEADLINE, self.actor_ref)
-        self._look_for_the_end(out)
-        self.runtime.perform(self, out)
-        return reply
-
-    def _look_for_the_end(self, out: list[Any]) -> None:
+    def look_for_the_end(self, out: list[Any]) -> None:
         """Nothing is without its outcome: whoever waited for that is told, and a drain is concluded."""
         if self.routes:
             return
@@ -606,138 +264,3 @@ class Desk(RuntimeActor):
         if self.deadline is not None and not self.concluding:
             self.concluding = True
             out.append(_Conclude(self))
-
-    def _give_up(self) -> None:
-        """The drain is over and a slot has not said how its run ended: resolve it here."""
-        out: list[Any] = []
-        for route in list(self.routes.values()):
-            error = TimeoutError(f"slot {route.record.key!r} did not end {route.ticket.id} within the drain")
-            self.publisher.failure(self.component, route, error)
-            self.stuck.append(route.ticket.name)
-            self._erase(route.ticket, ForceAborted(), lingering=True, out=out)
-        self._look_for_the_end(out)
-        self.runtime.perform(self, out)
-
-    def conclude(self) -> None:
-        """The drain is over: say how it went, retire the slots, and have the log written to its end."""
-        out: list[Any] = []
-        if self.announces:
-            kind = EventKind.GRACE_EXCEEDED if self.stuck else EventKind.ALL_STOPPED_WITHIN_GRACE
-            out.append(Publish(self.publisher, kind, None, {"stuck": sorted(self.stuck)} if self.stuck else None))
-        for record in self.all_slots():
-            if not record.drained:
-                self.retired(record, out)
-            out.append(self.to_slot(record, Retire()))
-        if self.last_timer is not None:
-            self.runtime.cancel(self.last_timer)
-            self.last_timer = None
-        inside = sorted(name for name, _ in self.lingering.values())
-        out.append(Publish(self.publisher, EventKind.SHUTDOWN_FINISHED, None, {"still_inside": inside}))
-        out.append(_FlushLog(self))
-        self.runtime.perform(self, out)
-
-    def retired(self, record: SlotRecord, out: list[Any]) -> None:
-        """Log that an idle slot is gone."""
-        fields = {"from_phase": "idle", "to_phase": "absent"}
-        out.append(Publish(self.publisher, EventKind.SLOT_TRANSITION, None, fields, record.key, announced=False))
-        out.append(Publish(self.publisher, EventKind.SLOT_RETIRED, None, None, record.key, announced=False))
-
-    def flush_log(self) -> None:
-        """Number nothing more, and wait for the log no longer than `observer_timeout`."""
-        self.publisher.close()
-        log = self.publisher.log
-        if log is None:
-            self._close()
-            return
-        self.flush_timer = self.runtime.schedule(self.runtime.clock.monotonic() + self.observer_timeout, self.actor_ref)
-        deliver(log, Flush(self.actor_ref))
-
-    def _close(self) -> None:
-        """Keep the report, send it to everybody who waits, and end."""
-        if self.settlement.report is not None:
-            return
-        if self.flush_timer is not None:
-            self.runtime.cancel(self.flush_timer)
-        self.settlement.report = report = ShutdownReport(
-            clean=not self.stuck and not self.publisher.faults,
-            stuck=tuple(sorted(self.stuck)),
-            still_inside=tuple(sorted(name for name, _ in self.lingering.values())),
-            grace=self.drain_grace,
-            log_dropped=self.publisher.unwritten(),
-        )
-        self.forget_slots()
-        self._unregister()
-        closing, self.closing = self.closing, []
-        for reply in closing:
-            reply.set(report)
-        self.end()
-
-
-@dataclass(slots=True)
-class _Conclude:
-    """The last effect of the turn in which nothing was left to end."""
-
-    desk: Desk
-
-    def perform(self) -> None:
-        """Do it."""
-        self.desk.conclude()
-
-
-@dataclass(slots=True)
-class _FlushLog:
-    """The last effect of the conclusion."""
-
-    desk: Desk
-
-    def perform(self) -> None:
-        """Do it."""
-        self.desk.flush_log()
-
-
-_QUIET_ENDS = frozenset({OutcomeKind.COMPLETED, OutcomeKind.CANCELLED})
-"""Outcomes that a log takes at the level of the kind itself; the others are raised above it."""
-
-
-def _finished_fields(outcome: Outcome[Any]) -> dict[str, Any]:
-    fields: dict[str, Any] = {"outcome_kind": outcome.label}
-    match outcome:
-        case Failed(reason=reason, exit_code=exit_code) | Fatal(reason=reason, exit_code=exit_code):
-            fields["reason"] = reason
-            if exit_code is not None:
-                fields["exit_code"] = exit_code
-        case ForceAborted():
-            fields["reason"] = "the body did not stop within its grace"
-        case Panicked(reason=reason):
-            fields["reason"] = reason
-        case Completed():
-            pass
-        case _:
-            pass
-    return fields
-
-
-def _on_timer(desk: Desk, message: TimerFired) -> None:
-    """Leave it to whatever kind of desk this is."""
-    desk.on_timer(message)
-
-
-DESK_HANDLERS: dict[type, Any] = {
-    Submit: Desk.on_submit,
-    Remove: Desk.on_remove,
-    Cancel: Desk.on_cancel,
-    Tasks: Desk.on_tasks,
-    Snapshot: Desk.on_snapshot,
-    Join: Desk.on_join,
-    Shutdown: Desk.on_shutdown,
-    Register: Desk.on_register,
-    Withdrawn: Desk.on_withdrawn,
-    Rejection: Desk.on_rejection,
-    Finished: Desk.on_finished,
-    Released: Desk.on_released,
-    Viewed: Desk.on_viewed,
-    TimerFired: _on_timer,
-    Flushed: Desk.on_flushed,
-}
-
-Desk.handlers = DESK_HANDLERS

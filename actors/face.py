@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from actors.assembly import make_runtime
 from actors.budget import Intake, closed_error
 from actors.current import current_task
-from actors.ending import Settlement, make_handle
+from actors.desk import Settlement, make_handle
 from actors.messages import Shutdown, Submit
 from actors.registry import RegistryActor
 from actors.runtime import deliver
@@ -94,9 +94,16 @@ class Core:
         self._starting = threading.Lock()
 
     def start(self) -> ActorRef[RegistryActor]:
-        """Start the runtime and the registry, once; a failure leaves nothing behind."""
+        """Start the runtime and the registry, once; a failure leaves nothing behind.
+
+        Raises:
+            SupervisorClosedError: it has been shut down.
+
+        """
         self.runtime.check_forked()
         with self._starting:
+            if self.settlement.report is not None:
+                raise closed_error()
             if self.registry is None:
                 self.runtime.start()
                 try:
@@ -113,6 +120,7 @@ class Core:
                 except BaseException:
                     if self.owns_runtime:
                         self.runtime.close()
+                        self.runtime = make_runtime()  # as if it had not been tried
                     raise
                 _open_cores.add(self)
             return self.registry

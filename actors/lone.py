@@ -6,11 +6,13 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from actors.budget import Budget
-from actors.ending import DESK_HANDLERS, Desk, SlotRecord, make_handle
+from actors.desk import DESK_HANDLERS, Desk, make_handle
+from actors.ending import SlotRecord
+from actors.hands import ACTIONS, SlotServices
 from actors.messages import Retire, Submit, Ticket
 from actors.observers.log import open_publisher
 from actors.runtime import TimerFired, deliver
-from actors.slot import ACTIONS, SLOT_HANDLERS, SlotActor, SlotServices
+from actors.slot import SLOT_HANDLERS, SlotActor
 from admission.checks import check_duration, check_text
 from admission.events import EventKind
 from admission.limits import AdmissionLimits

@@ -11,12 +11,15 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from actors.budget import Budget
-from actors.ending import Desk, Publish, Settlement, SlotRecord
+from actors.desk import Desk, Settlement
+from actors.ending import SlotRecord
+from actors.hands import SlotServices
 from actors.limiter import LimiterActor
 from actors.messages import Retire
 from actors.observers.log import open_publisher
+from actors.orders import Publish
 from actors.runtime import TimerFired, TimerToken, deliver
-from actors.slot import SlotActor, SlotServices
+from actors.slot import SlotActor
 from admission.checks import check_duration
 from admission.events import EventKind
 from admission.limits import AdmissionLimits

@@ -7,100 +7,50 @@ body can start in it and nothing that it held is leaked.
 
 from __future__ import annotations
 
-from contextvars import Context
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
-from actors.bodies import AsyncTaskContext, BodyJob, CancelScope, TaskContext
+from actors.hands import Inform, Inside, SlotHands, SlotServices
 from actors.messages import (
-    Acquire,
     Admit,
     AttemptEnded,
     AttemptReleased,
     AttemptStarted,
-    Begin,
     Denied,
     Drain,
     Finished,
     Granted,
-    Kill,
     Refused,
-    Register,
     Registered,
-    Rejection,
     Released,
     Retire,
     Return,
-    Stop,
     Ticket,
     View,
     Viewed,
     Withdraw,
     Withdrawn,
 )
-from actors.runtime import RuntimeActor, TimerFired, TimerToken, deliver
-from actors.worker import WorkerActor
+from actors.runtime import TimerFired
 from admission import effects as ordered
-from admission.effects import Cause, Effect, Phase, Rank, TimerKind
+from admission.effects import Cause, Effect, Phase, Rank
 from admission.events import EventKind
-from admission.outcome import Panicked, Rejected, RejectionKind
-from admission.run import AttemptRaised, RunDecision, RunMachine, RunPhase, WorkerPanicked
+from admission.outcome import Panicked, RejectionKind
+from admission.run import RunDecision, RunMachine, RunPhase, WorkerPanicked
 from admission.slot import PUBLIC_STATUS, SlotDecision, SlotMachine, Standing
 from admission.snapshot import SlotView
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Iterable
 
     from pykka import ActorRef
 
-    from actors.bodies import BodyRunners
-    from actors.budget import Budget
-    from actors.publisher import Publisher
-    from actors.runtime import Runtime
-    from admission.spec import TaskDefaults
 
-__all__ = ["ACTIONS", "SLOT_HANDLERS", "SlotActor", "SlotServices"]
-
-
-@dataclass(slots=True, eq=False)
-class SlotServices:
-    """What all slots of a registry share."""
-
-    runtime: Runtime
-    bodies: BodyRunners
-    publisher: Publisher
-    budget: Budget
-    defaults: TaskDefaults
-    grace: float
-    max_queue: int | None
-    limiter: ActorRef[Any] | None
-    to_registry: Callable[[Any], None]
-
-
-@dataclass(slots=True)
-class _Inform:
-    """An effect of the shell: a message that leaves in its rank's place."""
-
-    send: Callable[[Any], None]
-    message: Any
-    rank: Rank
-
-
-@dataclass(slots=True, eq=False)
-class _Inside:
-    """The attempt that has a worker: what the shell remembers of it, whatever happens to the machines."""
-
-    ticket: Ticket
-    attempt: int
-    scope: CancelScope
-    worker: ActorRef[Any] | None = None
-    entered: bool = False
-
+__all__ = ["SLOT_HANDLERS", "SlotActor"]
 
 _Emit, _Edge, _TRANSITION = ordered.Emit, ordered.Edge, EventKind.SLOT_TRANSITION
 
 
-class SlotActor(RuntimeActor):
+class SlotActor(SlotHands):
     """One key: at most one owner, at most one body, and a line behind them.
 
     Started with `start` it is a slot of its own, without a registry: see there.
@@ -109,19 +59,6 @@ class SlotActor(RuntimeActor):
     def __init__(self, key: str, services: SlotServices) -> None:
         super().__init__(services.runtime)
         self.set_up(key, services)
-
-    def set_up(self, key: str, services: SlotServices) -> None:
-        """Make the slot's own state."""
-        self.key = key
-        self.services = services
-        self.machine = SlotMachine(services.max_queue)
-        self.run: RunMachine | None = None
-        self.inside: _Inside | None = None
-        self.timers: dict[TimerKind, TimerToken] = {}
-        self.units = 0  # units of the shared budget that the line holds
-        self.since = services.runtime.clock.monotonic()
-        self.draining = False
-        self.retiring = False
 
     @classmethod
     def start(cls, *args: Any, **kwargs: Any) -> ActorRef[Any]:
@@ -132,7 +69,7 @@ class SlotActor(RuntimeActor):
 
         return LoneSlotActor.start(*args, **kwargs)
 
-    # -- messages ----------------------------------------------------------------------------------------------------
+    # -- messages ------------------------------------------------------------------------------------------------------
 
     def on_admit(self, message: Admit) -> None:
         """Decide about a submission."""
@@ -150,7 +87,7 @@ class SlotActor(RuntimeActor):
 
     def on_refused(self, message: Refused) -> None:
         """The owner is turned away. The registry hears when that is done: only then may it take the slot for idle."""
-        done = _Inform(self.services.to_registry, Released(message.id), Rank.END)
+        done = Inform(self.services.to_registry, Released(message.id), Rank.END)
         decision = self.machine.refused(message.id)
         if decision is None:
             self.runtime.perform(self, [done])
@@ -201,7 +138,7 @@ class SlotActor(RuntimeActor):
         if inside is None or inside.entered:
             return
         inside.entered = True
-        self._log_body(EventKind.BODY_ENTERED, inside, {"entered_at": message.at})
+        self.log_body(EventKind.BODY_ENTERED, inside, {"entered_at": message.at})
         self._ran(None if self.run is None else self.run.started(message.attempt, message.at))
 
     def on_attempt_ended(self, message: AttemptEnded) -> None:
@@ -326,8 +263,8 @@ class SlotActor(RuntimeActor):
         return decision.effects
 
     def _step_finish(self, effect: ordered.Finish, out: list[Any]) -> Iterable[Any]:
-        finished = Finished(self._owner(), effect.outcome, effect.lingering, effect.forced_by)
-        out.append(_Inform(self.services.to_registry, finished, Rank.END))  # first: the run is over whatever comes now
+        finished = Finished(self.owner(), effect.outcome, effect.lingering, effect.forced_by)
+        out.append(Inform(self.services.to_registry, finished, Rank.END))  # first: the run is over whatever comes now
         decision = self.machine.finished(lingering=effect.lingering)
         self._commit(decision)
         if not effect.lingering:
@@ -335,9 +272,9 @@ class SlotActor(RuntimeActor):
         return decision.effects
 
     def _step_release(self, _effect: ordered.ReleaseRun, out: list[Any]) -> Iterable[Any]:
-        ticket = self._owner()
+        ticket = self.owner()
         decision = self.machine.released()
-        out.append(_Inform(self.services.to_registry, Released(ticket.id), Rank.END))
+        out.append(Inform(self.services.to_registry, Released(ticket.id), Rank.END))
         self._commit(decision)
         self.run = None
         return decision.effects
@@ -345,92 +282,8 @@ class SlotActor(RuntimeActor):
     def _step_return_permit(self, effect: ordered.ReturnPermit, out: list[Any]) -> Iterable[Any]:
         limiter, run = self.services.limiter, self.run
         if limiter is not None and run is not None:
-            out.append(_Inform(limiter.actor_inbox.put, Return(run.entry.id, effect.attempt), Rank.RETURN))
+            out.append(Inform(limiter.actor_inbox.put, Return(run.entry.id, effect.attempt), Rank.RETURN))
         return ()
-
-    # -- carrying out --------------------------------------------------------------------------------------------------
-
-    def on_effect_fault(self, effect: Any, error: BaseException) -> None:
-        """Tell of it, and let whatever waits for the effect know that it failed."""
-        self.services.publisher.failure("slot", effect, error)
-        match effect:
-            case ordered.BeginAttempt():
-                raised = AttemptRaised(error, f"failed to start: {type(error).__name__}")
-                owner = self._owner()
-                if self.inside is None:
-                    self.inside = _Inside(owner, effect.attempt, CancelScope())
-                deliver(self.actor_ref, AttemptEnded(owner.id, effect.attempt, raised, released=True))
-            case ordered.AcquirePermit():
-                deliver(self.actor_ref, Denied(self._owner().id, effect.attempt, error))
-            case ordered.Emit() | ordered.Edge():
-                pass
-            case _:
-                ACTIONS[type(effect)](self, effect)
-
-    def _emit(self, effect: ordered.Emit) -> None:
-        entry = effect.entry
-        assert isinstance(entry, Ticket)
-        self.services.publisher.publish(effect.kind, entry, effect.attempt, effect.fields)
-
-    def _edge(self, effect: ordered.Edge) -> None:
-        fields: dict[str, Any] = {"from_phase": effect.from_phase, "to_phase": effect.to_phase}
-        if effect.reason is not None:
-            fields["reason"] = effect.reason
-        self.services.publisher.publish(
-            EventKind.SLOT_TRANSITION, None, None, fields, slot=self.key, announced=effect.announced
-        )
-
-    def _register(self, effect: ordered.Register) -> None:
-        assert isinstance(effect.entry, Ticket)
-        self.services.to_registry(Register(effect.entry))
-
-    def _reject(self, effect: ordered.Reject) -> None:
-        assert isinstance(effect.entry, Ticket)
-        outcome = Rejected(effect.kind, effect.reason, effect.cause_id)
-        self.services.to_registry(Rejection(effect.entry, outcome))
-
-    def _answer_withdrawal(self, effect: ordered.AnswerWithdrawal) -> None:
-        self.services.to_registry(Withdrawn(effect.id, effect.op, effect.claimed))
-
-    def _return_unit(self, _effect: ordered.ReturnUnit) -> None:
-        if self.units:
-            self.units -= 1
-            self.services.budget.give()
-
-    def _acquire(self, effect: ordered.AcquirePermit) -> None:
-        assert self.services.limiter is not None
-        deliver(self.services.limiter, Acquire(self._owner().id, effect.attempt, self.actor_ref))
-
-    def _begin(self, effect: ordered.BeginAttempt) -> None:
-        ticket, services = self._owner(), self.services
-        self.inside = inside = _Inside(ticket, effect.attempt, CancelScope())
-        spec = ticket.spec
-        kind = AsyncTaskContext if spec.is_coroutine else TaskContext
-        ctx = kind(inside.scope, ticket.id, ticket.name, self.key, effect.attempt)
-        context = ticket.context.copy() if ticket.context is not None else Context()
-        job = BodyJob(spec, ctx, context, services.runtime.clock.monotonic)
-        inside.worker = worker = WorkerActor.spawn(services.runtime, self.actor_ref, services.bodies.of(spec), job)
-        deliver(worker, Begin())
-
-    def _stop_attempt(self, effect: ordered.StopAttempt) -> None:
-        self._tell_worker(Stop(effect.cause))
-
-    def _kill_attempt(self, _effect: ordered.KillAttempt) -> None:
-        self._tell_worker(Kill())
-
-    def _set_flag(self, effect: ordered.SetCancelFlag) -> None:
-        if self.inside is not None:
-            self.inside.scope.cancel(effect.cause)
-
-    def _set_timer(self, effect: ordered.SetTimer) -> None:
-        self._drop_timer(effect.kind)
-        self.timers[effect.kind] = self.runtime.schedule(effect.due, self.actor_ref)
-
-    def _cancel_timer(self, effect: ordered.CancelTimer) -> None:
-        self._drop_timer(effect.kind)
-
-    def _inform(self, effect: _Inform) -> None:
-        effect.send(effect.message)
 
     # -- faults --------------------------------------------------------------------------------------------------------
 
@@ -461,7 +314,7 @@ class SlotActor(RuntimeActor):
                 self.retiring = True
             case AttemptStarted() if (inside := self._current(message)) is not None and not inside.entered:
                 inside.entered = True
-                self._log_body(EventKind.BODY_ENTERED, inside, {"entered_at": message.at})
+                self.log_body(EventKind.BODY_ENTERED, inside, {"entered_at": message.at})
             case AttemptReleased() | AttemptEnded(released=True) if (inside := self._current(message)) is not None:
                 self._left(inside, message.at)
             case _:
@@ -481,9 +334,9 @@ class SlotActor(RuntimeActor):
         over = run is not None and run.standing is Standing.OVER
         out: list[Any] = []
         for kind in list(self.timers):
-            self._drop_timer(kind)
+            self.drop_timer(kind)
         if services.limiter is not None and run is not None and inside is None:
-            out.append(_Inform(services.limiter.actor_inbox.put, Return(run.entry.id, run.attempt), Rank.RETURN))
+            out.append(Inform(services.limiter.actor_inbox.put, Return(run.entry.id, run.attempt), Rank.RETURN))
         if inside is not None:
             inside.scope.cancel(Cause.CANCEL)
             out.append(ordered.KillAttempt())
@@ -496,9 +349,9 @@ class SlotActor(RuntimeActor):
         if owner is not None and not over:
             assert isinstance(owner, Ticket)
             finished = Finished(owner, Panicked(reason), lingering=inside is not None)
-            out.append(_Inform(services.to_registry, finished, Rank.END))
+            out.append(Inform(services.to_registry, finished, Rank.END))
         elif owner is not None and inside is None:
-            out.append(_Inform(services.to_registry, Released(owner.id), Rank.END))
+            out.append(Inform(services.to_registry, Released(owner.id), Rank.END))
         services.budget.give(self.units)
         self.units = 0
         self.machine = fresh = SlotMachine(services.max_queue)
@@ -518,7 +371,7 @@ class SlotActor(RuntimeActor):
             ordered.Reject(ticket, kind, reason),
         )
 
-    def _lingering_run(self, inside: _Inside) -> RunMachine:
+    def _lingering_run(self, inside: Inside) -> RunMachine:
         """Make the machine of a run that has its outcome and whose body has not left."""
         services = self.services
         run = RunMachine(
@@ -533,43 +386,22 @@ class SlotActor(RuntimeActor):
 
     # -- parts ---------------------------------------------------------------------------------------------------------
 
-    def _owner(self) -> Ticket:
-        owner = self.machine.owner
-        assert isinstance(owner, Ticket)
-        return owner
-
     def _concerns_run(self, message: Granted | Denied) -> bool:
         return self.run is not None and self.run.entry.id == message.id
 
-    def _current(self, message: AttemptStarted | AttemptEnded | AttemptReleased) -> _Inside | None:
+    def _current(self, message: AttemptStarted | AttemptEnded | AttemptReleased) -> Inside | None:
         """Return the attempt that has a worker if the message is about it."""
         inside = self.inside
         current = inside is not None and inside.ticket.id == message.id and inside.attempt == message.attempt
         return inside if current else None
 
-    def _left(self, inside: _Inside, at: float | None) -> None:
+    def _left(self, inside: Inside, at: float | None) -> None:
         """Remember that the code of this attempt has left, before anything is decided about it."""
         self.inside = None
         if at is not None and inside.entered:
-            self._log_body(EventKind.BODY_LEFT, inside, {"left_at": at})
+            self.log_body(EventKind.BODY_LEFT, inside, {"left_at": at})
         if self.run is not None and self.run.phase is RunPhase.LINGERING:
-            self._log_body(EventKind.ATTEMPT_RELEASED, inside, {})
-
-    def _log_body(self, kind: EventKind, inside: _Inside, fields: dict[str, Any]) -> None:
-        publisher = self.services.publisher
-        try:
-            publisher.publish(kind, inside.ticket, inside.attempt, fields, announced=False)
-        except BaseException as error:  # noqa: BLE001 - a record that is lost costs nothing else
-            publisher.failure("slot", kind, error)
-
-    def _tell_worker(self, message: Any) -> None:
-        if self.inside is not None and self.inside.worker is not None:
-            deliver(self.inside.worker, message)
-
-    def _drop_timer(self, kind: TimerKind) -> None:
-        token = self.timers.pop(kind, None)
-        if token is not None:
-            self.runtime.cancel(token)
+            self.log_body(EventKind.ATTEMPT_RELEASED, inside, {})
 
     def _end_if_retired(self) -> None:
         if self.retiring and self.inside is None:
@@ -611,22 +443,4 @@ _STEPS: dict[type, Any] = {
 }
 """Effects of one machine about which the other decides, in the same turn."""
 
-ACTIONS: dict[type, Any] = {
-    ordered.SetCancelFlag: SlotActor._set_flag,  # noqa: SLF001
-    ordered.ReturnUnit: SlotActor._return_unit,  # noqa: SLF001
-    ordered.Emit: SlotActor._emit,  # noqa: SLF001
-    ordered.Edge: SlotActor._edge,  # noqa: SLF001
-    ordered.SetTimer: SlotActor._set_timer,  # noqa: SLF001
-    ordered.CancelTimer: SlotActor._cancel_timer,  # noqa: SLF001
-    ordered.AcquirePermit: SlotActor._acquire,  # noqa: SLF001
-    ordered.BeginAttempt: SlotActor._begin,  # noqa: SLF001
-    ordered.StopAttempt: SlotActor._stop_attempt,  # noqa: SLF001
-    ordered.KillAttempt: SlotActor._kill_attempt,  # noqa: SLF001
-    ordered.AnswerWithdrawal: SlotActor._answer_withdrawal,  # noqa: SLF001
-    ordered.Reject: SlotActor._reject,  # noqa: SLF001
-    ordered.Register: SlotActor._register,  # noqa: SLF001
-    _Inform: SlotActor._inform,  # noqa: SLF001
-}
-
 SlotActor.handlers = SLOT_HANDLERS
-SlotActor.actions = ACTIONS

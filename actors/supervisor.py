@@ -87,7 +87,12 @@ class Supervisor:
     # -- lifetime ------------------------------------------------------------------------------------------------------
 
     def start(self) -> Self:
-        """Start it; again does nothing. A failure leaves nothing behind."""
+        """Start it; again does nothing. A failure leaves nothing behind.
+
+        Raises:
+            SupervisorClosedError: it has been shut down.
+
+        """
         self._core.start()
         return self
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from actors import RegistryActor, SlotActor
-from actors.ending import Desk
+from actors.desk import Desk
 from actors.limiter import LimiterActor
 from actors.lone import LoneSlotActor
 from actors.observers.log import LogObserver

@@ -9,8 +9,7 @@ import warnings
 
 import pytest
 
-from actors import Supervisor
-from actors.async_supervisor import AsyncSupervisor
+from actors import AsyncSupervisor, Supervisor
 from admission import (
     AdmissionLimits,
     Cancelled,

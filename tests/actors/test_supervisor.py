@@ -9,9 +9,10 @@ import threading
 import warnings
 from datetime import timedelta
 
+import pykka
 import pytest
 
-from actors import Supervisor, open_runtime
+from actors import RegistryActor, Supervisor, open_runtime
 from admission import (
     AdmissionLimits,
     AdmissionPolicy,
@@ -33,6 +34,10 @@ from admission import (
     TaskSpec,
 )
 from tests.actors.support import SOON, call_in_thread, eventually, noop, our_threads, outcome_of
+
+
+def fail(*_args, **_kwargs):
+    raise MemoryError
 
 
 def kinds(handles):
@@ -421,9 +426,36 @@ def test_before_the_start_a_shutdown_is_the_end(nothing_is_left):
     assert supervisor.shutdown() == ShutdownReport(clean=True, grace=3)
     with pytest.raises(SupervisorClosedError):
         supervisor.submit(noop)
-    with pytest.raises((SupervisorClosedError, RuntimeError)):
+    with pytest.raises(SupervisorClosedError):
         supervisor.start()
     assert supervisor.shutdown() is supervisor.shutdown()
+
+
+def test_shut_down_before_the_start_it_starts_nothing_on_a_runtime_of_the_applications_own(runtime):
+    supervisor = Supervisor(runtime=runtime)
+    supervisor.shutdown()
+    with pytest.raises(SupervisorClosedError):
+        supervisor.start()
+    assert pykka.ActorRegistry.get_all() == []
+
+
+def test_after_the_end_it_can_not_be_started_again(start):
+    supervisor = start()
+    supervisor.shutdown()
+    with pytest.raises(SupervisorClosedError), supervisor:
+        pass
+    assert pykka.ActorRegistry.get_all() == []
+
+
+def test_a_start_that_fails_can_be_tried_again(monkeypatch, nothing_is_left):
+    supervisor = Supervisor()
+    with monkeypatch.context() as patch:
+        patch.setattr(RegistryActor, "start", fail)
+        with pytest.raises(MemoryError):
+            supervisor.start()
+    assert eventually(lambda: our_threads() == [])
+    with supervisor:
+        assert outcome_of(supervisor.submit(noop)) == Completed("done")
 
 
 def test_started_twice_it_is_started_once(start):

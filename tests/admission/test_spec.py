@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import FrozenInstanceError
+from dataclasses import FrozenInstanceError, replace
 from datetime import timedelta
 from functools import partial
 from types import MappingProxyType
@@ -114,6 +114,19 @@ def test_a_wrong_period_is_named(every, error):
 def test_a_spec_without_settings_of_its_own_takes_all_defaults():
     settings = TaskSpec.from_defaults(body).resolve(DEFAULTS)
     assert settings == RunSettings(RestartPolicy.NEVER, Backoff.constant(1), 30.0, 3)
+
+
+@every_maker
+def test_a_maker_leaves_all_but_the_restart_policy_to_the_defaults(make):
+    spec = make(body)
+    assert spec.resolve(DEFAULTS) == RunSettings(spec.restart, Backoff.constant(1), 30.0, 3)
+
+
+@every_maker
+@pytest.mark.parametrize(("name", "own"), [("backoff", Backoff()), ("attempt_timeout", 1.0), ("max_retries", 0)])
+def test_a_setting_of_its_own_is_taken_alone(make, name, own):
+    defaults = make(body).resolve(DEFAULTS)
+    assert make(body, **{name: own}).resolve(DEFAULTS) == replace(defaults, **{name: own})
 
 
 def test_a_spec_with_all_settings_of_its_own_takes_no_default():

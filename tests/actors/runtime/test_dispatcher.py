@@ -109,6 +109,19 @@ def test_the_thread_survives_whatever_a_turn_raises(dispatcher, error):
     assert on == [thread]
 
 
+def test_a_turn_that_raises_is_run_once_more(dispatcher):
+    """It may have failed before it looked at its items, and nobody would schedule it again."""
+    tried = []
+
+    def raising():
+        tried.append(None)
+        raise MemoryError
+
+    dispatcher.schedule(Turn(raising))
+    assert run(dispatcher).wait(WAIT)
+    assert len(tried) == 2
+
+
 def test_its_threads_are_daemons_in_an_empty_context(make):
     variable = contextvars.ContextVar("variable", default="default")
     variable.set("of the one who started it")
