@@ -9,6 +9,9 @@ from contextlib import suppress
 from threading import RLock
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
+from pykka import ActorDeadError
+
+from actors.budget import closed_error
 from actors.current import current_task
 from actors.messages import Cancel
 from admission.checks import check_optional_duration
@@ -178,7 +181,12 @@ class TaskHandle(Generic[T]):
         if self._outcome is not None or self._registry is None:
             return False
         reply = self._registry.ask(Cancel(self.id, wait=wait), block=False)
-        return bool(self._runtime.reply(reply, seconds))
+        try:
+            return bool(self._runtime.reply(reply, seconds))
+        except ActorDeadError:  # everything has ended meanwhile
+            if self._outcome is not None:
+                return False
+            raise closed_error() from None
 
     # -- for the runtime -------------------------------------------------------------------------------------------
 

@@ -192,6 +192,9 @@ class SlotHands(RuntimeActor):
     def log_body(self, kind: EventKind, inside: Inside, fields: dict[str, Any]) -> None:
         """Log what the body's own side has told of it."""
         publisher = self.services.publisher
+        if kind in publisher.silent:
+            publisher.skip()
+            return
         try:
             publisher.publish(kind, inside.ticket, inside.attempt, fields, announced=False)
         except BaseException as error:  # noqa: BLE001 - a record that is lost costs nothing else

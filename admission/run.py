@@ -255,7 +255,9 @@ class RunMachine:
         decision = RunDecision(self, [])
         if isinstance(result, WorkerPanicked):
             self._drop_body_timers(decision)
-            if self.limited and released:
+            if not released:  # nobody waits for the result any more, so the body may as well stop
+                decision.effects += (SetCancelFlag(Cause.CANCEL), KillAttempt())
+            elif self.limited:
                 decision.effects.append(ReturnPermit(attempt))
             self._finish(decision, Panicked(result.reason), lingering=not released)
         elif released:
@@ -439,7 +441,7 @@ class RunMachine:
         self, decision: RunDecision, outcome: Outcome[Any], *, lingering: bool = False, forced_by: Cause | None = None
     ) -> None:
         decision.phase = _LINGERING if lingering else _OVER
-        decision.effects.append(Finish(outcome, lingering=lingering, forced_by=forced_by))
+        decision.effects.append(Finish(outcome, lingering, forced_by))
 
     def _drop_body_timers(self, decision: RunDecision) -> None:
         if self.phase is _INSIDE and self.settings.attempt_timeout is not None:

@@ -112,22 +112,6 @@ class Withdrawal(NamedTuple):
     cause: Cause
 
 
-class _LineOp(Enum):
-    APPEND = 0
-    PUSH_HEAD = 1
-    SWAP_HEAD = 2
-    POP_HEAD = 3
-    TAKE = 4
-    CLEAR = 5
-
-
-class LineChange(NamedTuple):
-    """One change of the line; applying it can not fail."""
-
-    op: _LineOp
-    entry: Entry | None = None
-
-
 class Line:
     """The submissions that wait, in the order in which they start. Every operation takes constant time."""
 
@@ -151,22 +135,43 @@ class Line:
         """The submission that starts next."""
         return next(iter(self._entries.values())) if self._entries else None
 
-    def apply(self, change: LineChange) -> None:
-        """Carry out a change that a decision ordered."""
-        op, entry = change
-        entries = self._entries
-        if entries is None:
-            entries = self._entries = OrderedDict()
-        if op is _LineOp.POP_HEAD or op is _LineOp.SWAP_HEAD:
-            entries.popitem(last=False)
-        if entry is not None and op is not _LineOp.TAKE:
-            entries[entry.id] = entry
-            if op is not _LineOp.APPEND:
-                entries.move_to_end(entry.id, last=False)
-        elif op is _LineOp.TAKE and entry is not None:
-            entries.pop(entry.id, None)
-        if op is _LineOp.CLEAR or not entries:
+    # A change is one of these with its submission; none of them can fail.
+
+    def append(self, entry: Entry) -> None:
+        """Put it behind the others."""
+        if self._entries is None:
+            self._entries = OrderedDict()
+        self._entries[entry.id] = entry
+
+    def push_head(self, entry: Entry) -> None:
+        """Put it before the others."""
+        self.append(entry)
+        assert self._entries is not None
+        self._entries.move_to_end(entry.id, last=False)
+
+    def swap_head(self, entry: Entry) -> None:
+        """Put it in the place of the one that starts next."""
+        assert self._entries is not None
+        self._entries.popitem(last=False)
+        self.push_head(entry)
+
+    def take(self, entry: Entry) -> None:
+        """Take it out, wherever it is."""
+        assert self._entries is not None
+        del self._entries[entry.id]
+        if not self._entries:
             self._entries = None
+
+    def clear(self, _last: Entry) -> None:
+        """Take all out."""
+        self._entries = None
+
+
+class LineChange(NamedTuple):
+    """One change of the line."""
+
+    how: Callable[[Line, Entry], None]
+    entry: Entry
 
 
 class SlotDecision:
@@ -203,7 +208,8 @@ class SlotMachine:
         self.kept = decision.kept
         self.draining = decision.draining
         if decision.line is not None:
-            self.line.apply(decision.line)
+            how, entry = decision.line
+            how(self.line, entry)
 
     @property
     def queue_is_full(self) -> bool:
@@ -270,7 +276,7 @@ class SlotMachine:
         decision = SlotDecision(self, effects)
         waiting = self.line.get(id_)
         if waiting is not None:
-            decision.line = LineChange(_LineOp.TAKE, waiting)
+            decision.line = LineChange(Line.take, waiting)
             effects.append(_RETURN_UNIT)
             effects.append(_remove_requested(waiting, cause))
             _reject(effects, waiting, RejectionKind.REMOVED_FROM_QUEUE, "removed while it waited")
@@ -318,8 +324,8 @@ class SlotMachine:
         for entry in self.line:
             effects.append(_RETURN_UNIT)
             _reject(effects, entry, RejectionKind.SHUTTING_DOWN, "shutdown has begun")
-        if len(self.line):
-            decision.line = LineChange(_LineOp.CLEAR)
+        if (head := self.line.head) is not None:
+            decision.line = LineChange(Line.clear, head)
         if self.phase is _IDLE:
             decision.phase = _CLOSED
             effects.append(Edge(_IDLE, _CLOSED))
@@ -357,7 +363,7 @@ class SlotMachine:
         effects.append(_EDGES[self.phase, _IDLE])
         head = self.line.head
         if head is not None:
-            decision.line = LineChange(_LineOp.POP_HEAD)
+            decision.line = LineChange(Line.take, head)
             effects.append(_RETURN_UNIT)
             fields: dict[str, object] = {"status": "started_from_queue", "depth": len(self.line) - 1}
             self._admit(decision, head, _IDLE, fields)
@@ -402,7 +408,7 @@ def _queue(slot: SlotMachine, entry: Entry, unit: bool) -> SlotDecision:  # noqa
         return slot.turn_away(entry, RejectionKind.RESOURCE_LIMIT, "max_total_pending is reached")
     fields: dict[str, object] = {"policy": entry.policy, "depth": depth + 1}
     decision = SlotDecision(slot, [Emit(_ACCEPTED, entry, None, fields)])
-    decision.line = LineChange(_LineOp.APPEND, entry)
+    decision.line = LineChange(Line.append, entry)
     return decision
 
 
@@ -415,7 +421,7 @@ def _replace(slot: SlotMachine, entry: Entry, unit: bool) -> SlotDecision:  # no
     if displaced is not None:
         reason = f"superseded by {entry.id}"
         _reject(effects, displaced, RejectionKind.SUPERSEDED_BY_REPLACE, reason, entry.id)
-    decision.line = LineChange(_LineOp.PUSH_HEAD if displaced is None else _LineOp.SWAP_HEAD, entry)
+    decision.line = LineChange(Line.push_head if displaced is None else Line.swap_head, entry)
     fields: dict[str, object] = {"policy": entry.policy, "depth": len(slot.line) + (displaced is None)}
     if slot.phase is _ADMITTING:  # the registry has not decided yet: the removal waits for its answer
         decision.phase = _PENDING

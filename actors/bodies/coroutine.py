@@ -7,6 +7,7 @@ import inspect
 import threading
 from contextlib import suppress
 from contextvars import Context, copy_context
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from actors.bodies.job import judge, returned
@@ -38,8 +39,7 @@ class CoroutineRunner:
         try:
             loop = self._running_loop()
         except BaseException:
-            if inspect.iscoroutine(awaitable):
-                awaitable.close()  # it will never be awaited, which is no mistake of its author
+            _never_await(awaitable)
             raise
         # In a copy of the context: the thread is still inside the job's own, and only one may be.
         loop.call_soon_threadsafe(self._enter, job, awaitable, copy_context())
@@ -106,7 +106,7 @@ class CoroutineRunner:
             return
         job.task = task
         self._tasks.add(task)
-        task.add_done_callback(self._left)
+        task.add_done_callback(partial(self._left, job, awaitable))
         if awaitable is not None and job.ctx.cancelled:
             task.cancel()
 
@@ -114,8 +114,14 @@ class CoroutineRunner:
         if job.task is not None:
             job.task.cancel()
 
-    def _left(self, task: asyncio.Task[None]) -> None:
+    def _left(self, job: BodyJob, awaitable: Awaitable[Any] | None, task: asyncio.Task[None]) -> None:
         self._tasks.discard(task)
+        if task.cancelled():  # before its first step, so that `_body` could not report
+            if awaitable is None:
+                job.given_up()
+            else:
+                _never_await(awaitable)
+                job.left(AttemptCancelled())
         self._end_if_idle()
 
     async def _body(self, job: BodyJob, awaitable: Awaitable[Any] | None) -> None:
@@ -131,3 +137,9 @@ class CoroutineRunner:
         except BaseException as error:  # noqa: BLE001 - whatever a body raises is its result
             result = judge(error)
         job.left(result)
+
+
+def _never_await(awaitable: Awaitable[Any]) -> None:
+    """Say that this will not be awaited, and that its author is not to blame."""
+    if inspect.iscoroutine(awaitable):
+        awaitable.close()

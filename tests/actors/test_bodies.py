@@ -290,6 +290,45 @@ def test_a_second_cancel_changes_nothing(supervisor, body, shape):
     assert outcome_of(handle) == Cancelled()
 
 
+def test_a_coroutine_that_is_cancelled_before_its_first_step_never_takes_it(supervisor, body):
+    blocking, release, late = threading.Event(), threading.Event(), body()
+
+    async def blocks(_ctx):
+        blocking.set()
+        release.wait(SOON)
+
+    supervisor.submit(blocks, slot="a")
+    assert blocking.wait(SOON)
+    try:
+        handle = supervisor.submit(late.coroutine, slot="b")
+        assert eventually(lambda: supervisor.snapshot().running_count == 2)
+        assert handle.cancel()
+    finally:
+        release.set()
+    assert outcome_of(handle) == Cancelled()
+    assert late.runs == 0
+    assert outcome_of(supervisor.submit(noop, slot="b")) == Completed("done")
+
+
+def test_a_call_that_is_asked_to_stop_before_it_returns_its_awaitable_is_stopped_there(supervisor):
+    inside, awaited = threading.Event(), []
+
+    async def rest(ctx):
+        awaited.append(ctx.cancelled)
+        await asyncio.sleep(30)
+
+    def returns_an_awaitable(ctx):
+        inside.set()
+        ctx.wait()
+        return rest(ctx)
+
+    handle = supervisor.submit(returns_an_awaitable, slot="k")
+    assert inside.wait(SOON)
+    assert handle.cancel()
+    assert outcome_of(handle) == Cancelled()
+    assert awaited in ([], [True])
+
+
 # -- it takes too long ---------------------------------------------------------------------------------------------
 
 
@@ -470,6 +509,22 @@ def test_a_coroutine_that_blocks_the_loop_delays_coroutines_only(supervisor, bod
         release.set()
     assert outcome_of(handle) == Completed(None)
     assert outcome_of(other) == Cancelled()
+
+
+def test_a_thread_that_rests_for_long_ends_and_another_is_started_when_it_is_needed(supervisor):
+    threads = supervisor._core.runtime.bodies.threads
+    threads._idle_seconds = 0.01
+    for _ in range(3):
+        assert outcome_of(supervisor.submit(noop, slot="k")) == Completed("done")
+        assert eventually(lambda: threads.threads == 0)
+
+
+def test_a_burst_of_bodies_that_block_gets_a_thread_each(supervisor, body):
+    works = [body() for _ in range(50)]
+    for number, work in enumerate(works):
+        supervisor.submit(work, slot=f"s{number}")
+    assert all(work.is_inside() for work in works)
+    assert supervisor._core.runtime.bodies.threads.threads == 50
 
 
 @pytest.fixture

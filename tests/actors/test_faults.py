@@ -274,7 +274,7 @@ class LoneScene(Scene):
 
     def __init__(self, runtime, body, fault):
         super().__init__(body, fault)
-        self.slot = SlotActor.start("faulty", runtime=runtime, grace=0.02, observer_timeout=0.1)
+        self.slot = SlotActor.start("faulty", runtime=runtime, grace=0.02, observer_timeout=0.1, logger=Log())
         self.neighbour = SlotActor.start("another", runtime=runtime)
         self.owner = self.body()
         self.owners_handle = self.submit(self.owner, "faulty")
@@ -387,6 +387,7 @@ def test_a_message_that_fails_in_a_slot_alone_costs_only_what_it_stood_for(monke
 # -- an effect, a decision -----------------------------------------------------------------------------------------
 
 DESK_EFFECTS = [orders.Tell, orders.Publish, orders.Settle, orders.Answer, ending._Conclude, desk._FlushLog]
+OF_PERMITS = [each for each in ACTIONS if each.__name__ == "AcquirePermit"]
 DECISIONS = {
     SlotMachine: ["submit", "registered", "refused", "withdraw", "finished", "released", "drain", "commit"],
     RunMachine: ["start", "granted", "started", "ended", "released", "fired", "claim", "commit"],
@@ -405,6 +406,19 @@ def test_an_effect_of_a_slot_that_fails_does_not_cost_the_ones_behind_it(monkeyp
     fault = Fault(SystemExit())
     monkeypatch.setitem(ACTIONS, effect, fault.in_front_of(ACTIONS[effect]))
     played = scene(fault)
+    fault.armed = True
+    played.play()
+    played.finale()
+
+
+@pytest.mark.parametrize("effect", [messages.Ticket, *(each for each in ACTIONS if each not in OF_PERMITS)], ids=ids)
+def test_an_effect_that_fails_in_a_slot_alone_does_not_cost_the_ones_behind_it(monkeypatch, runtime, body, effect):
+    fault = Fault(SystemExit())
+    if effect in ACTIONS:
+        monkeypatch.setitem(ACTIONS, effect, fault.in_front_of(ACTIONS[effect]))
+    else:
+        fault.at(monkeypatch, effect, "settle")
+    played = LoneScene(runtime, body, fault)
     fault.armed = True
     played.play()
     played.finale()
@@ -535,6 +549,20 @@ def test_the_name_of_a_run_that_panicked_is_taken_until_its_body_has_left(monkey
     owner.let_go()
     assert supervisor.submit(noop, slot="k").outcome(SOON) == Completed("done")
     assert supervisor.submit(namesake, slot="other").outcome(SOON) == Completed("done")
+
+
+def test_a_worker_may_fail_over_the_beginning_and_the_end_of_its_body(monkeypatch, supervisor, body):
+    faults = [Fault(RuntimeError()), Fault(RuntimeError())]
+    for fault, kind in zip(faults, (messages.BodyEntered, messages.BodyReturned), strict=True):
+        fault.at_message(monkeypatch, WorkerActor, kind)
+        fault.armed = True
+    handle = supervisor.submit(work := body(), slot="k")
+    assert isinstance(handle.outcome(SOON), Panicked)
+    behind = supervisor.submit(lambda _ctx: work.left.is_set(), slot="k")
+    assert not behind.done()
+    work.let_go()
+    assert behind.outcome(SOON).value is True
+    assert all(fault.fired for fault in faults)
 
 
 @pytest.mark.parametrize("error", ERRORS, ids=ids)

@@ -23,6 +23,7 @@ from admission import (
     TaskAbortedError,
     TaskCancelledError,
     TaskFailedError,
+    TaskId,
     TaskPanickedError,
     TaskSpec,
 )
@@ -558,6 +559,22 @@ def test_during_shutdown_to_cancel_is_an_error_that_says_so(start, body):
         handle.cancel()
     work.let_go()
     assert shutdown().clean
+
+
+def test_to_cancel_in_the_moment_of_the_end_is_answered(start):
+    supervisor = start()
+    registry, runtime = supervisor.registry, supervisor._core.runtime
+    handle = TaskHandle(TaskId.allocate(), "k", runtime, registry)
+    supervisor.shutdown()
+    with pytest.raises(SupervisorClosedError):
+        handle.cancel()
+
+
+def test_an_outcome_is_set_once(supervisor):
+    handle = supervisor.submit(noop, slot="k")
+    outcome = outcome_of(handle)
+    assert handle.resolve(Cancelled()) is False
+    assert handle.outcome() is outcome
 
 
 def test_a_handle_nobody_keeps_changes_nothing(supervisor):

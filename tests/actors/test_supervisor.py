@@ -12,7 +12,7 @@ from datetime import timedelta
 import pykka
 import pytest
 
-from actors import RegistryActor, Supervisor, open_runtime
+from actors import RegistryActor, Submit, Supervisor, open_runtime
 from admission import (
     AdmissionLimits,
     AdmissionPolicy,
@@ -177,6 +177,22 @@ def test_an_interrupt_while_waiting_at_the_intake_loses_no_place(monkeypatch, fu
     assert not full._core.intake._waiters
 
 
+def test_a_submission_that_can_not_be_made_gives_its_place_back(monkeypatch, supervisor):
+    monkeypatch.setattr(supervisor._core.runtime, "new_id", fail)
+    with pytest.raises(MemoryError):
+        supervisor.submit(noop)
+    assert supervisor._core.intake.inside == 0
+
+
+def test_a_message_past_the_intake_is_turned_away_and_never_waits(full):
+    handle = full.registry.ask(Submit(Submission(noop, slot="k")), timeout=SOON)
+    assert kinds([handle]) == [RejectionKind.RESOURCE_LIMIT]
+    full._core.intake.give()
+    handle = full.registry.ask(Submit(Submission(noop, slot="k")), timeout=SOON)
+    assert outcome_of(handle) == Completed("done")
+    assert eventually(lambda: full._core.intake.inside == 1)
+
+
 def test_the_line_has_an_end(start, body):
     supervisor = start(limits=AdmissionLimits(max_slot_queue=1))
     owner = body()
@@ -332,9 +348,14 @@ def test_a_cancel_that_is_not_waited_for_stands(supervisor, body):
     assert outcome_of(handle) == Cancelled()
 
 
-def test_submitted_and_cancelled_at_once_it_is_cancelled(supervisor):
+async def sleeps_on_the_loop(ctx):
+    await ctx.sleep(30)
+
+
+@pytest.mark.parametrize("work", [lambda ctx: ctx.sleep(30), sleeps_on_the_loop, lambda ctx: sleeps_on_the_loop(ctx)])
+def test_submitted_and_cancelled_at_once_it_is_cancelled(supervisor, work):
     for _ in range(100):
-        handle = supervisor.submit(lambda ctx: ctx.sleep(30), slot="k")
+        handle = supervisor.submit(work, slot="k")
         assert handle.cancel() is True
         assert outcome_of(handle) == Cancelled()
 
@@ -574,6 +595,30 @@ def test_no_thread_of_its_own_is_started_before_the_start(nothing_is_left):
     supervisor = Supervisor()
     assert threading.active_count() == before
     supervisor.shutdown()
+
+
+def test_who_waits_for_a_cancellation_when_the_shutdown_begins_is_told(start, body):
+    supervisor = start(grace=60)
+    handle = supervisor.submit(work := body(stubborn=True), slot="k")
+    assert work.is_inside()
+    waiting = [call_in_thread(supervisor.cancel, handle.id), call_in_thread(handle.cancel, wait=True)]
+    assert eventually(lambda: len(supervisor.registry._actor_weakref().callers.get(handle.id, ())) == 2)
+    shutdown = call_in_thread(supervisor.shutdown)
+    for join in waiting:
+        with pytest.raises(SupervisorClosedError):
+            join()
+    work.let_go()
+    assert shutdown().clean
+
+
+@pytest.mark.parametrize("call", ["join", "cancel", "remove"])
+def test_a_call_that_crosses_the_end_says_so(start, call):
+    supervisor = start()
+    report = supervisor.shutdown()
+    supervisor._core.settlement.report = None  # it was looked at a moment before
+    with pytest.raises(SupervisorClosedError):
+        CALLS[call](supervisor)
+    supervisor._core.settlement.report = report
 
 
 # -- wrong arguments -----------------------------------------------------------------------------------------------

@@ -317,11 +317,20 @@ def test_a_worker_that_fails_outside_its_body_ends_the_run():
     ]
 
 
-def test_a_worker_that_fails_around_its_body_ends_the_run_and_leaves_the_body_inside():
+def test_a_worker_that_fails_around_its_body_ends_the_run_and_the_body_is_asked_to_stop():
     run = inside(limited=True)
-    assert run.do_end(WorkerPanicked("bug"), released=False) == ["finish panicked lingering"]
+    assert run.do_end(WorkerPanicked("bug"), released=False) == [
+        "flag manual_cancel",
+        "kill",
+        "finish panicked lingering",
+    ]
     assert run.do_release() == ["return permit 1", "release run"]
 
 
 def test_a_worker_that_fails_around_an_overdue_body_ends_the_run():
-    assert overdue().do_end(WorkerPanicked("bug"), released=False) == ["cancel grace", "finish panicked lingering"]
+    assert overdue().do_end(WorkerPanicked("bug"), released=False) == [
+        "flag manual_cancel",
+        "cancel grace",
+        "kill",
+        "finish panicked lingering",
+    ]

@@ -33,6 +33,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     try:
         return run(options)
     except KeyboardInterrupt:
+        signal.signal(signal.SIGINT, signal.SIG_IGN)  # a second Ctrl-C must not disturb the end of the process
         print(f"\ninterrupted: all jobs were asked to stop; {options.out} is not complete", file=sys.stderr)
         return 130
     except BrokenPipeError:  # nobody reads on; what is still in the buffer must not complain at exit
@@ -88,13 +89,5 @@ def count(text: str) -> int:
     return value
 
 
-def interrupt_once(number: int, frame: object) -> None:
-    """Let a first Ctrl-C end the demo, and no second one disturb its ending, which is bounded."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
-    signal.default_int_handler(number, frame)  # type: ignore[arg-type]
-
-
 if __name__ == "__main__":
-    if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
-        signal.signal(signal.SIGINT, interrupt_once)
     sys.exit(main())
