@@ -556,7 +556,7 @@ def test_a_worker_may_fail_over_the_beginning_and_the_end_of_its_body(monkeypatc
     for fault, kind in zip(faults, (messages.BodyEntered, messages.BodyReturned), strict=True):
         fault.at_message(monkeypatch, WorkerActor, kind)
         fault.armed = True
-    handle = supervisor.submit(work := body(), slot="k")
+    handle = supervisor.submit(work := body(stubborn=True), slot="k")
     assert isinstance(handle.outcome(SOON), Panicked)
     behind = supervisor.submit(lambda _ctx: work.left.is_set(), slot="k")
     assert not behind.done()
@@ -666,6 +666,7 @@ def children():
 def test_stopping_a_child_counts_as_a_fault_and_ends_nothing_else(scene, children, child):
     fault = Fault(ValueError())
     played = scene(fault)
+    played.owner.stubborn = True
     ref = children(played.supervisor)[child]
     assert call_in_thread(ref.stop)()
     assert ref.is_alive()

@@ -352,7 +352,11 @@ async def sleeps_on_the_loop(ctx):
     await ctx.sleep(30)
 
 
-@pytest.mark.parametrize("work", [lambda ctx: ctx.sleep(30), sleeps_on_the_loop, lambda ctx: sleeps_on_the_loop(ctx)])
+def returns_an_awaitable(ctx):
+    return sleeps_on_the_loop(ctx)
+
+
+@pytest.mark.parametrize("work", [lambda ctx: ctx.sleep(30), sleeps_on_the_loop, returns_an_awaitable])
 def test_submitted_and_cancelled_at_once_it_is_cancelled(supervisor, work):
     for _ in range(100):
         handle = supervisor.submit(work, slot="k")

@@ -134,7 +134,7 @@ class Pause:
 
     def __call__(self):
         self.reached.set()
-        assert self._go.wait(WAIT)
+        assert self._go.wait(4 * WAIT)  # longer than whoever waits for what is behind it
 
     def let_go(self):
         self._go.set()

@@ -240,7 +240,8 @@ def test_a_hook_that_raises_what_is_no_exception_ends_the_actor_and_answers_who_
     bystander, _ = start()
     pause = Pause()
     ref, _ = start(**{hook: lambda: (pause(), raising(error)())})
-    ref.actor_inbox.put(ValueError())  # what brings `on_failure` about
+    if hook == "on_failure":
+        ref.tell(ValueError())
     assert pause.reached.wait(WAIT)
     question = ref.ask("question", block=False) if ref.is_alive() else None
     pause.let_go()

@@ -7,7 +7,7 @@ import weakref
 import pykka
 import pytest
 
-from actors.runtime import Bodies, Calls, Runtime, RuntimeActor, TimerFired
+from actors.runtime import Bodies, Calls, Runtime, RuntimeActor, TimerFired, deliver
 from tests.actors.runtime.support import (
     ESCAPING,
     WAIT,
@@ -117,6 +117,21 @@ def test_close_and_join_end_every_thread(make_runtime, dispatchers):
     runtime.close()
     runtime.join(WAIT)
     assert runtime.bodies.closed == 1
+
+
+def test_the_join_waits_for_every_thread(make_runtime):
+    runtime = make_runtime()
+    runtime.start()
+    pauses = [Pause(), Pause(), Pause()]
+    runtime.timers.call_at(runtime.clock.monotonic(), pauses[0])
+    deliver(Echo.spawn(runtime), pauses[1])
+    runtime.calls().put(pauses[2])
+    for pause in pauses:
+        assert pause.reached.wait(WAIT)
+        threading.Timer(0.03, pause.let_go).start()
+    runtime.close()
+    runtime.join(WAIT)
+    assert ours() == []
 
 
 def test_what_was_put_before_the_close_is_still_called(make_runtime):
