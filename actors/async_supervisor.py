@@ -174,12 +174,12 @@ class _LoopGate:
         self._loop = asyncio.get_running_loop()
         self._place: asyncio.Future[bool] = self._loop.create_future()
 
-    def open(self, granted: bool) -> None:  # noqa: FBT001
+    def open(self, granted: bool) -> bool:  # noqa: FBT001
         try:
             self._loop.call_soon_threadsafe(self._settle, granted)
         except RuntimeError:  # the loop is closed: nobody waits any more
-            if granted:
-                self._intake.give()
+            return False
+        return True
 
     def _settle(self, granted: bool) -> None:  # noqa: FBT001
         if not self._place.done():

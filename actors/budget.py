@@ -6,6 +6,7 @@ Both are an integer behind a lock that is held for a handful of instructions.
 from __future__ import annotations
 
 from collections import deque
+from contextlib import suppress
 from threading import Lock
 from typing import TYPE_CHECKING
 
@@ -65,7 +66,7 @@ class Intake:
         self._inside = 0
         self._closed = False
         self._lock = Lock()
-        self._waiters: deque[Callable[[bool], object]] = deque()
+        self._waiters: deque[Callable[[bool], bool]] = deque()
 
     @property
     def inside(self) -> int:
@@ -77,50 +78,55 @@ class Intake:
         """Whether shutdown has begun."""
         return self._closed
 
-    def take(self, waiter: Callable[[bool], object] | None = None) -> bool:
+    def take(self, waiter: Callable[[bool], bool] | None = None) -> bool:
         """Take a place. Where none is free: False, and `waiter` is called with True once a place is its own.
 
-        A waiter is called with False when the gate closes. It is called on any thread and must not block or raise.
+        A waiter is called with False when the gate closes. It is called on any thread, must not block or raise, and
+        says whether somebody still waited: if not, the place goes to the next one.
 
         Raises:
             SupervisorClosedError: the gate is closed.
 
         """
-        with self._lock:
-            if self._closed:
-                raise closed_error()
-            if self._limit is None or self._inside < self._limit:
-                self._inside += 1
-                return True
-            if waiter is not None:
-                self._waiters.append(waiter)
-            return False
+        with self._lock:  # nothing is made under it: the collector could run a finalizer that comes back here
+            closed = self._closed
+            if not closed:
+                if self._limit is None or self._inside < self._limit:
+                    self._inside += 1
+                    return True
+                if waiter is not None:
+                    self._waiters.append(waiter)
+        if closed:
+            raise closed_error()
+        return False
 
-    def withdraw(self, waiter: Callable[[bool], object]) -> bool:
+    def withdraw(self, waiter: Callable[[bool], bool]) -> bool:
         """Stop waiting; False where the waiter has been called already and holds a place or the refusal."""
-        with self._lock:
-            try:
-                self._waiters.remove(waiter)
-            except ValueError:
-                return False
+        with self._lock, suppress(ValueError):
+            self._waiters.remove(waiter)
             return True
+        return False
 
     def give(self) -> None:
         """Give a place back: the submission is decided."""
-        woken: list[Callable[[bool], object]] = []
         with self._lock:
             self._inside -= 1
-            if self._waiters and self._limit is not None and self._inside <= self._limit // 2:
-                while self._waiters and self._inside < self._limit:
-                    woken.append(self._waiters.popleft())
-                    self._inside += 1
-        for waiter in woken:
-            waiter(True)  # noqa: FBT003
+            waking = self._limit is not None and self._inside <= self._limit // 2
+        while waking:
+            with self._lock:
+                if not self._waiters or self._limit is None or self._inside >= self._limit:
+                    return
+                waiter = self._waiters.popleft()
+                self._inside += 1
+            if not waiter(True):  # noqa: FBT003
+                with self._lock:
+                    self._inside -= 1
 
     def close(self) -> None:
         """Let nobody more in and turn the waiters away."""
+        nobody: deque[Callable[[bool], bool]] = deque()
         with self._lock:
             self._closed = True
-            waiters, self._waiters = self._waiters, deque()
+            waiters, self._waiters = self._waiters, nobody
         for waiter in waiters:
             waiter(False)  # noqa: FBT003

@@ -234,8 +234,12 @@ class Endings(RuntimeActor):
 
     def erase(self, ticket: Ticket, outcome: Outcome[Any], *, lingering: bool, out: list[Any]) -> None:
         """Settle a submission by hand, where the usual way failed."""
+        registered = self.unregister_member(ticket)
+        if registered:
+            self.tell_of(out, EventKind.TASK_FINISHED, ticket, outcome)
         out.append(Settle(ticket, outcome))
-        self.unregister_member(ticket)
+        if registered:
+            self.tell_of(out, EventKind.TASK_REMOVED, ticket)
         self.answer_callers(ticket.id, out)
         route = self.routes.get(ticket.id)
         if route is not None:

@@ -21,6 +21,7 @@ from admission.errors import IntakeFullError, NotStartedError
 from admission.identity import TaskId
 from admission.limits import AdmissionLimits
 from admission.policy import AdmissionPolicy
+from admission.report import ShutdownReport
 from admission.spec import Submission, TaskDefaults
 
 if TYPE_CHECKING:
@@ -30,7 +31,6 @@ if TYPE_CHECKING:
 
     from actors.handle import TaskHandle
     from actors.runtime import Runtime
-    from admission.report import ShutdownReport
 
 __all__ = [
     "JOIN_THREADS",
@@ -123,6 +123,14 @@ class Core:
                         self.runtime = make_runtime()  # as if it had not been tried
                     raise
                 _open_cores.add(self)
+            return self.registry
+
+    def close_unstarted(self) -> ActorRef[RegistryActor] | None:
+        """Return the registry; where there is none yet, see to it that there never will be."""
+        with self._starting:
+            if self.registry is None and self.settlement.report is None:
+                self.intake.close()
+                self.settlement.report = ShutdownReport(clean=True, grace=self.grace)
             return self.registry
 
     def running(self) -> ActorRef[RegistryActor]:

@@ -123,11 +123,11 @@ class TaskHandle(Generic[T]):
                 if not there.done():
                     there.set_result(None)
 
-            def tell(_handle: TaskHandle[T]) -> None:
+            def tell() -> None:
                 with suppress(RuntimeError):  # the loop is closed: nobody waits any more
                     loop.call_soon_threadsafe(settle)
 
-            self.add_done_callback(tell)
+            self._when_done(tell)
             await there
         assert self._outcome is not None
         return self._outcome
@@ -212,9 +212,10 @@ class TaskHandle(Generic[T]):
     def _when_done(self, action: Callable[[], object]) -> None:
         """Have our own non-blocking `action` run once the outcome is there: add first, then look."""
         if self._waiters is None:
+            waiters: list[Any] = []  # made before the lock is taken: the collector may run a finalizer
             with _creating:
                 if self._waiters is None:
-                    self._waiters = []
+                    self._waiters = waiters
         self._waiters.append(action)
         if self._outcome is not None:
             self._wake()

@@ -14,6 +14,7 @@ from actors.observers.log import open_publisher
 from actors.runtime import TimerFired, deliver
 from actors.slot import SLOT_HANDLERS, SlotActor
 from admission.checks import check_duration, check_text
+from admission.effects import Phase
 from admission.events import EventKind
 from admission.limits import AdmissionLimits
 from admission.spec import Submission, TaskDefaults
@@ -155,6 +156,11 @@ class LoneSlotActor(Desk, SlotActor):
     def refusal(self, ticket: Ticket) -> tuple[RejectionKind, str] | None:  # noqa: ARG002
         """Accept every registration."""
         return None
+
+    def retired(self, record: SlotRecord, out: list[Any]) -> None:
+        """Log that the slot is gone, if it ever was there."""
+        if self.machine.phase is Phase.IDLE:
+            Desk.retired(self, record, out)
 
     def forget_slots(self) -> None:
         """Let the log end."""

@@ -160,8 +160,8 @@ class RegistryActor(Desk):
             return
         self.retire_timer = None
         out: list[Any] = []
-        before = self.runtime.clock.monotonic() - self.limits.slot_idle_timeout
-        while self.idle and next(iter(self.idle.values())).idle_since <= before:
+        now, patience = self.runtime.clock.monotonic(), self.limits.slot_idle_timeout
+        while self.idle and next(iter(self.idle.values())).idle_since + patience <= now:  # as the timer was set
             self._retire(self.idle.popitem(last=False)[1], out)
         if self.idle:
             self._watch_idle()

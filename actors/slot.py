@@ -343,8 +343,9 @@ class SlotActor(SlotHands):
         for entry in machine.line:
             assert isinstance(entry, Ticket)
             out += self._lost_in_reset(entry, reason)
-        if failing is not None and failing is not owner and machine.line.get(failing.id) is None:
+        if failing is not None:
             failing.decided()
+        if failing is not None and failing is not owner and machine.line.get(failing.id) is None:
             out += self._lost_in_reset(failing, reason)
         if owner is not None and not over:
             assert isinstance(owner, Ticket)

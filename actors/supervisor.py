@@ -24,7 +24,6 @@ from actors.messages import Cancel, Join, Remove, Shutdown, Snapshot, Tasks
 from admission import snapshot as views
 from admission.checks import check_optional_duration
 from admission.policy import AdmissionPolicy
-from admission.report import ShutdownReport
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -38,6 +37,7 @@ if TYPE_CHECKING:
     from actors.runtime import Runtime
     from admission.identity import TaskId
     from admission.limits import AdmissionLimits
+    from admission.report import ShutdownReport
     from admission.spec import Submission, TaskDefaults, TaskSpec
 
 __all__ = ["Supervisor"]
@@ -270,12 +270,9 @@ class Supervisor:
         refuse_in_body("shutdown")
         if core.settlement.report is None:
             core.runtime.check_forked()
-            if core.registry is None:
-                core.intake.close()
-                core.settlement.report = ShutdownReport(clean=True, grace=core.grace)
-            else:
+            if (registry := core.close_unstarted()) is not None:
                 with suppress(ActorDeadError):  # somebody else's shutdown was faster
-                    core.runtime.reply(core.registry.ask(Shutdown(), block=False))
+                    core.runtime.reply(registry.ask(Shutdown(), block=False))
         report = core.concluded()
         if core.owns_runtime:
             core.runtime.join(JOIN_THREADS)
@@ -299,9 +296,10 @@ class _Gate:
         self._event = threading.Event()
         self.granted = False
 
-    def open(self, granted: bool) -> None:  # noqa: FBT001
+    def open(self, granted: bool) -> bool:  # noqa: FBT001
         self.granted = granted
         self._event.set()
+        return True
 
     def done(self) -> bool:
         return self._event.is_set()

@@ -351,8 +351,7 @@ class RunMachine:
         decision.effects.append(BeginAttempt(decision.attempt))
 
     def _overdue(self, decision: RunDecision, now: float) -> None:
-        timeout = self.settings.attempt_timeout
-        fields = {"timeout": timeout, "duration": self._elapsed(now)}
+        fields = {"timeout": self.settings.attempt_timeout, "duration": self._elapsed(now)}
         decision.phase = _OVERDUE
         decision.effects += (
             SetCancelFlag(Cause.TIMEOUT),

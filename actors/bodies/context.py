@@ -42,9 +42,10 @@ class CancelScope:
     def wait(self, timeout: float | None) -> bool:
         """Block until the attempt is asked to stop, or `timeout` seconds; tell whether it is."""
         if self._event is None:
+            event = threading.Event()  # made before the lock is taken: the collector may run a finalizer
             with _creating:
                 if self._event is None:
-                    self._event = threading.Event()
+                    self._event = event
         if self.cause is not None:  # looked at after the event is there: `cancel` does it in the other order
             return True
         return self._event.wait(None if timeout is None else min(timeout, threading.TIMEOUT_MAX))

@@ -11,7 +11,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from actors.bodies.job import judge, returned
-from admission.run import AttemptCancelled, BodyResult
+from admission.run import AttemptCancelled
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable
@@ -125,18 +125,16 @@ class CoroutineRunner:
         self._end_if_idle()
 
     async def _body(self, job: BodyJob, awaitable: Awaitable[Any] | None) -> None:
-        result: BodyResult[Any]
         try:
             if awaitable is None:
                 job.entered()
-                result = returned(await job.call())
+                job.left(returned(await job.call()))
             else:
-                result = returned(await awaitable)
+                job.left(returned(await awaitable))
         except asyncio.CancelledError:
-            result = AttemptCancelled()
+            job.left(AttemptCancelled())
         except BaseException as error:  # noqa: BLE001 - whatever a body raises is its result
-            result = judge(error)
-        job.left(result)
+            job.left(judge(error))
 
 
 def _never_await(awaitable: Awaitable[Any]) -> None:

@@ -85,7 +85,12 @@ class BodyRunner(Protocol):
 
 
 def judge(error: BaseException) -> BodyResult[Any]:
-    """Say what it means that a body raised this. Runs the user's `__str__`, so only where the body ran."""
+    """Say what it means that a body raised this. Runs the user's `__str__`, so only where the body ran.
+
+    Our own frame leaves the traceback: a kept outcome must not hold the job.
+    """
+    with suppress(BaseException):
+        error.__traceback__ = error.__traceback__ and error.__traceback__.tb_next
     reason = describe(error)
     try:
         return classify(error, reason)

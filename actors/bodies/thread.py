@@ -8,10 +8,10 @@ from __future__ import annotations
 import inspect
 import threading
 from _thread import allocate_lock
-from collections import deque
+from collections import OrderedDict
 from contextlib import suppress
 from itertools import count
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from actors.bodies.job import judge, returned
 
@@ -32,6 +32,7 @@ class _BodyThread(threading.Thread):
         super().__init__(name=f"slotkeeper-body-{number}", daemon=True)
         self.resting_name = self.name
         self._runner = runner
+        self.called = True  # on its way to a job
         self.bell = allocate_lock()  # rung by releasing it
         self.bell.acquire()
 
@@ -66,9 +67,9 @@ class ThreadRunner:
         self._max_threads = max_threads
         self._idle_seconds = idle
         self._guard = threading.Lock()
-        self._waiting: deque[BodyJob] = deque()
+        self._waiting: OrderedDict[BodyJob, None] = OrderedDict()
         self._resting: list[_BodyThread] = []
-        self._coming: _BodyThread | None = None  # the thread that is on its way to a job
+        self._coming = False  # a thread is on its way to a job
         self._count = 0
         self._numbers = count()
         self._closed = False
@@ -86,17 +87,22 @@ class ThreadRunner:
 
         """
         with self._guard:
-            self._waiting.append(job)
-            if self._coming is None:
-                try:
-                    self._call_one()
-                except BaseException:
-                    self._waiting.pop()
+            self._waiting[job] = None
+            missing = not self._coming and self._call_one()
+        if missing:
+            try:
+                self._add_thread()
+            except BaseException:
+                with self._guard:
+                    alone = self._count == 0 and self._waiting.pop(job, self) is not self
+                if alone:
                     raise
 
     def stop(self, job: BodyJob) -> None:
         """Take the body out if it is not inside yet; one that is inside is woken by its scope."""
         if job.claim_entry():
+            with self._guard:
+                self._waiting.pop(job, None)
             job.given_up()
         elif job.task is not None:
             self._coroutines.stop(job)
@@ -117,15 +123,22 @@ class ThreadRunner:
     def take(self, thread: _BodyThread) -> BodyJob | None:
         """Wait for a job; None when this thread is to end."""
         while True:
+            job: BodyJob | None = None
+            missing = False
             with self._guard:
-                if self._coming is thread:
-                    self._coming = None
+                if thread.called:
+                    thread.called = self._coming = False
                 if self._waiting:
-                    job = self._waiting.popleft()
-                    if self._waiting and self._coming is None:
-                        with suppress(BaseException):  # no thread to be had: it waits for one to become free
-                            self._call_one()
-                    return job
+                    job, _ = self._waiting.popitem(last=False)
+                    missing = bool(self._waiting) and not self._coming and self._call_one()
+            if missing:
+                with suppress(BaseException):  # no thread to be had: who waits gets the next one that becomes free
+                    self._add_thread()
+            if job is not None:
+                return job
+            with self._guard:
+                if self._waiting:
+                    continue
                 if self._closed:
                     self._count -= 1
                     return None
@@ -139,23 +152,31 @@ class ThreadRunner:
                         return None
                 thread.bell.acquire()  # called at the very moment at which it gave up
 
-    def _call_one(self) -> None:
-        """Have one more thread come, if there is one to be had. With the guard held."""
+    def _call_one(self) -> bool:
+        """Have one more thread come, if there is one to be had; tell whether it has to be made. With the guard held.
+
+        Nothing is made under the guard: the collector could run a finalizer there that waits for the actors, which may
+        wait for the guard.
+        """
         if self._resting:
-            self._coming = thread = self._resting.pop()
+            thread = self._resting.pop()
+            thread.called = self._coming = True
             thread.bell.release()
         elif self._count < self._max_threads:
-            thread = _BodyThread(self, next(self._numbers))
             self._count += 1
-            self._coming = thread
-            try:
-                thread.start()
-            except BaseException:
+            self._coming = True
+            return True
+        return False
+
+    def _add_thread(self) -> None:
+        """Make the thread that was promised."""
+        try:
+            _BodyThread(self, next(self._numbers)).start()
+        except BaseException:
+            with self._guard:
                 self._count -= 1
-                self._coming = None
-                if self._count == 0:
-                    raise
-                # The others will get to it: a body waits for a thread as it waits for a permit.
+                self._coming = False
+            raise
 
     def enter(self, job: BodyJob) -> None:
         """Run the body and report. Inside the job's context."""
@@ -164,8 +185,7 @@ class ThreadRunner:
             value = job.call()
             if value is not None and inspect.isawaitable(value):
                 self._coroutines.adopt(job, value)
-                return
-            result: Any = returned(value)
+            else:
+                job.left(returned(value))
         except BaseException as error:  # noqa: BLE001 - whatever a body raises is its result
-            result = judge(error)
-        job.left(result)
+            job.left(judge(error))

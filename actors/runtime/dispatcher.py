@@ -102,6 +102,10 @@ class Dispatcher:
         with contextlib.suppress(BaseException):
             runnable.run(self._throughput)
 
+    def is_own_thread(self) -> bool:
+        """Tell whether the calling thread is one of these."""
+        return threading.current_thread() in self._threads
+
     def _leave(self) -> bool:
         """Pass the end on, behind whatever else is ready; tell whether nothing was."""
         nothing_ready = self._ready.empty()
@@ -140,6 +144,10 @@ class ElasticDispatcher(Dispatcher):
         self._ready.put(runnable)
         if self.forked:
             return  # the locks below may have been held by a thread of the parent
+        if self._closed:  # our threads may have ended; a callback that is added late is called all the same
+            with contextlib.suppress(Exception):
+                threading.Thread(target=contextvars.Context().run, args=(self._loop,), daemon=True).start()
+            return
         if not self._threads:
             self._grow()
         if not self._watched:

@@ -224,7 +224,13 @@ class Runtime:
         return Calls(self.observers)
 
     def wait(self, waitable: Waitable, timeout: float | None = None) -> bool:
-        """Wait until something is set, or `timeout` seconds; tell whether it is set."""
+        """Wait until something is set, or `timeout` seconds; tell whether it is set.
+
+        Raises:
+            RuntimeError: called on a thread of our own, which would wait for itself.
+
+        """
+        self._refuse_own_thread()
         return waitable.wait(None if timeout is None or timeout > _LONGEST_WAIT else timeout)
 
     def reply(self, future: Future[Any], timeout: float | None = None) -> Any:
@@ -232,13 +238,21 @@ class Runtime:
 
         Raises:
             TimeoutError: not there after `timeout` seconds.
+            RuntimeError: called on a thread of our own, which would wait for itself.
 
         """
+        self._refuse_own_thread()
         try:
             return future.get(timeout=None if timeout is None or timeout > _LONGEST_WAIT else timeout)
         except Timeout as error:
             msg = f"no reply within {timeout} s"
             raise TimeoutError(msg) from error
+
+    def _refuse_own_thread(self) -> None:
+        """A finalizer may run on any thread, and call what it likes."""
+        if self.dispatcher.is_own_thread():
+            msg = "this thread carries the actors and must not wait for them (called from a finalizer?)"
+            raise RuntimeError(msg)
 
 
 _live: weakref.WeakSet[Runtime] = weakref.WeakSet()

@@ -64,6 +64,9 @@ class _Steps:
     def schedule(self, runnable: Any) -> None:
         self.ready[runnable] = None
 
+    def is_own_thread(self) -> bool:
+        return False
+
     def start(self) -> None:
         pass
 

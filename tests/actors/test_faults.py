@@ -268,6 +268,21 @@ class SupervisedScene(Scene):
         self.report = self.insist(self.supervisor.shutdown)
         assert self.report is not None
 
+    def holds(self):
+        """What is still taken by somebody, now that nothing is at work."""
+        registry = self.supervisor.registry._actor_weakref()
+        limiter = registry.limiter._actor_weakref()
+        numbers = {
+            "places in the intake": self.supervisor._core.intake.inside,
+            "units of the line": registry.services.budget.out,
+            "permits": len(limiter.held) + len(limiter.waiting),
+            "names": len(registry.names) + len(registry.members) + len(registry.lingering_names),
+            "routes": len(registry.routes),
+            "callers": len(registry.callers),
+            "slots at work": registry.at_work,
+        }
+        return {what: number for what, number in numbers.items() if number}
+
 
 class LoneScene(Scene):
     """The same in a slot without a registry: one thing after the other."""
@@ -354,6 +369,7 @@ def test_a_message_that_fails_costs_only_what_it_stood_for(monkeypatch, scene, a
     played = scene(fault)
     fault.armed = True
     played.play()
+    assert eventually(lambda: played.holds() == {}), played.holds()
     played.finale()
     if actor is SlotActor or actor is RegistryActor:
         assert not played.report.clean

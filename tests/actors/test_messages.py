@@ -13,7 +13,7 @@ from actors.observers.forward import Forwarder
 from actors.runtime import deliver
 from admission import AdmissionPolicy, Cancelled, RejectionKind, Submission, TaskId, TaskSpec
 from admission.outcome import Rejected
-from tests.actors.support import SOON, noop
+from tests.actors.support import SOON, eventually, noop
 
 
 class Listener(pykka.ThreadingActor):
@@ -101,6 +101,15 @@ def test_one_that_nobody_waits_for_just_vanishes(stopped, listener):
     listener.stop(timeout=SOON)
     deliver(stopped, Submit(Submission(noop, slot="k"), notify=listener))
     deliver(stopped, messages.Released(TaskId.allocate()))
+
+
+def test_nothing_more_is_put_into_the_queue_towards_an_actor_that_has_stopped(runtime, listener):
+    forwarder = Forwarder(runtime, listener)
+    listener.stop(timeout=SOON)
+    forwarder.put("finds out")
+    assert eventually(lambda: forwarder._ended)
+    forwarder.put("is dropped")
+    assert forwarder._calls._mailbox.empty()
 
 
 def test_asked_it_is_answered_that_the_actor_is_dead(stopped):
