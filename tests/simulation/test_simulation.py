@@ -98,6 +98,13 @@ def test_the_same_seed_gives_the_same_trace_and_the_same_log_to_the_byte():
     assert repr(first.records).encode() == repr(second.records).encode()
 
 
+@pytest.mark.parametrize("seed", [1138, 4528])
+def test_a_slot_is_retired_although_its_time_is_no_round_number(seed):
+    simulation, handles, _ = a_busy_hour(seed)
+    assert all(handle.done() for handle in handles)
+    assert check(simulation.records).verdict is Verdict.HOLDS
+
+
 def test_another_seed_gives_another_trace():
     assert a_busy_hour(1)[0].trace != a_busy_hour(2)[0].trace
 
