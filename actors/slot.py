@@ -290,14 +290,15 @@ class SlotActor(SlotHands):
     def on_fault(self, message: Any, error: BaseException) -> Any:
         """Reset the slot in place, and settle what the failing message stood for."""
         self.services.publisher.failure("slot", message, error)
+        if isinstance(message, View):  # it decides nothing: a look that fails costs nobody's job
+            self.services.to_registry(Viewed(message.op, None))
+            return error
         self._remember(message)
         failing = message.ticket if isinstance(message, Admit) else None
         self._reset(f"slot failed over {type(message).__name__}", failing)
         match message:
             case Withdraw():
                 self.services.to_registry(Withdrawn(message.id, message.op, claimed=False))
-            case View():
-                self.services.to_registry(Viewed(message.op, None))
             case Refused():
                 self.services.to_registry(Released(message.id))
             case _:

@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import random
 import threading
+import time
 from functools import partial
 
 import pytest
@@ -550,6 +552,18 @@ def test_a_slot_that_failed_stays_taken_until_its_body_has_left(monkeypatch, sta
     assert [before for before, _ in edges[1:]] == [after for _, after in edges[:-1]]
 
 
+def test_a_look_that_fails_costs_nobody_a_job(monkeypatch, supervisor, body):
+    fault = Fault(RuntimeError())
+    fault.at_message(monkeypatch, SlotActor, messages.View)
+    handle = supervisor.submit(work := body("done"), slot="k")
+    assert work.is_inside()
+    fault.armed = True
+    assert supervisor.snapshot().slot("k") is None  # it can not be said
+    assert supervisor.snapshot().slot("k").owner_id == handle.id
+    work.let_go()
+    assert handle.outcome(SOON) == Completed("done")
+
+
 def test_the_name_of_a_run_that_panicked_is_taken_until_its_body_has_left(monkeypatch, start, body):
     fault = Fault(RuntimeError())
     fault.at_message(monkeypatch, WorkerActor, messages.Stop)
@@ -807,3 +821,90 @@ def test_a_log_handler_that_fails_loses_its_records_and_nothing_else(monkeypatch
     supervisor = start(logger=log)
     assert {supervisor.submit(noop, slot="k").outcome(SOON) for _ in range(20)} == {Completed("done")}
     assert supervisor.shutdown().clean
+
+
+# -- all at once ---------------------------------------------------------------------------------------------------
+
+
+class Storm:
+    """Lets any message and any effect fail by chance; what settles a fault does not fail as well."""
+
+    def __init__(self, monkeypatch, seed):
+        self.raging = False
+        self.faults = 0
+        self._monkeypatch = monkeypatch
+        self._chance = random.Random(seed)  # noqa: S311
+        self._settling = threading.local()
+        for table in (SlotActor.handlers, RegistryActor.handlers, WorkerActor.handlers, ACTIONS):
+            for kind, handler in table.items():
+                monkeypatch.setitem(table, kind, self._may_fail(handler))
+        for actor in (LimiterActor, LogObserver):
+            monkeypatch.setattr(actor, "on_receive", self._may_fail(actor.on_receive))
+        for actor in (SlotActor, RegistryActor, WorkerActor, LimiterActor, LogObserver):
+            for name in ("on_fault", "on_effect_fault"):
+                monkeypatch.setattr(actor, name, self._settles(getattr(actor, name)))
+
+    def _may_fail(self, original):
+        def failing(*args):
+            if self.raging and not getattr(self._settling, "now", False) and self._chance.random() < 0.1:
+                self.faults += 1
+                raise self._chance.choice(ERRORS)
+            return original(*args)
+
+        return failing
+
+    def _settles(self, original):
+        def settling(*args):
+            before, self._settling.now = getattr(self._settling, "now", False), True
+            try:
+                return original(*args)
+            finally:
+                self._settling.now = before
+
+        return settling
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_in_a_storm_of_faults_nothing_is_lost_doubled_or_left_behind(monkeypatch, scene, seed):
+    storm, chance, quiet = Storm(monkeypatch, seed), random.Random(seed), Fault(None)  # noqa: S311
+    played = scene(quiet)
+    supervisor = played.supervisor
+
+    def works(ctx):
+        what = chance.random()
+        if what < 0.3:
+            raise ValueError
+        if what < 0.5:
+            ctx.sleep(0.005)
+        elif what < 0.6:
+            time.sleep(0.03)  # longer than its grace
+
+    async def works_on_the_loop(ctx):
+        await ctx.sleep(0.003)
+
+    storm.raging = True
+    for number in range(100):
+        spec = TaskSpec.restartable(
+            played.gauge(works) if chance.random() < 0.8 else works_on_the_loop,
+            name=f"n{number}",
+            max_retries=2,
+            backoff=Backoff.constant(0.001),
+            attempt_timeout=chance.choice([None, 0.004]),
+        )
+        policy = chance.choice(["queue", "queue", "replace", "drop_if_running"])
+        played.handles.append(supervisor.submit(spec, slot=f"s{number % 5}", policy=policy))
+        if chance.random() < 0.2:
+            with contextlib.suppress(*map(type, ERRORS)):
+                chance.choice(played.handles).cancel(wait=chance.random() < 0.2, timeout=SOON)
+        if chance.random() < 0.1:
+            with contextlib.suppress(*map(type, ERRORS)):
+                call_in_thread(supervisor.snapshot)()
+    played.owner.let_go()
+    played.holder.let_go()
+    for handle in played.handles:
+        played.settled(handle)
+    storm.raging = False
+    assert eventually(lambda: played.holds() == {}), played.holds()
+    assert storm.faults
+    quiet.fired = True
+    played.finale()

@@ -207,7 +207,10 @@ def test_all_lines_together_have_an_end(start, body):
     supervisor = start(limits=AdmissionLimits(max_total_pending=2))
     for slot in "abc":
         supervisor.submit(body(), slot=slot)
-    handles = [supervisor.submit(noop, slot=slot) for slot in "abc"]
+    handles = []
+    for slot in "abc":
+        handles.append(supervisor.submit(noop, slot=slot))
+        supervisor.snapshot()  # answered when the slot has decided
     assert kinds(handles[2:]) == [RejectionKind.RESOURCE_LIMIT]
     assert handles[0].cancel()
     assert not supervisor.submit(noop, slot="c").done()
