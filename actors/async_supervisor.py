@@ -11,7 +11,7 @@ from pykka import ActorDeadError
 from pykka._envelope import Envelope
 
 from actors.budget import closed_error
-from actors.face import check_submission, check_target, intake_full, refuse_in_body, refuse_own_body
+from actors.face import check_submission, check_target, refuse_in_body, refuse_own_body
 from actors.messages import Cancel, Join, Remove, Shutdown, Snapshot, Tasks
 from actors.runtime import deliver
 from admission import snapshot as views
@@ -89,12 +89,7 @@ class AsyncSupervisor:
         self, work: Any, *, slot: str | None = None, policy: AdmissionPolicy | str = AdmissionPolicy.QUEUE
     ) -> TaskHandle[Any]:
         """See `Supervisor.try_submit`; never waits."""
-        core = self._core
-        submission = check_submission(work, slot, policy)
-        core.running()
-        if not core.intake.take():
-            raise intake_full(core)
-        return core.send(submission)
+        return self._core.try_submit(work, slot, policy)
 
     async def join(self, timeout: float | timedelta | None = None) -> None:  # noqa: ASYNC109
         """See `Supervisor.join`."""

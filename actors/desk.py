@@ -60,11 +60,9 @@ _AFTER_DEADLINE = 1.0
 """Seconds after the drain's deadline at which the desk resolves what a faulty slot left."""
 
 
-def make_handle(
-    submission: Submission[Any], runtime: Runtime, registry: ActorRef[Any] | None, id_: TaskId | None = None
-) -> TaskHandle[Any]:
+def make_handle(submission: Submission[Any], runtime: Runtime, registry: ActorRef[Any] | None) -> TaskHandle[Any]:
     """Make the handle of a submission: take its id and settle which slot it competes for."""
-    number: TaskId = runtime.new_id() if id_ is None else id_
+    number: TaskId = runtime.new_id()
     slot = submission.slot or submission.spec.name or f"{submission.spec.label}{number}"
     return TaskHandle(number, slot, runtime, registry)
 
@@ -139,6 +137,12 @@ class Desk(Endings):
 
     def forget_slots(self) -> None:
         """Let go of everything: the shutdown is concluded."""
+        if self.publisher.log is not None:
+            deliver(self.publisher.log, Retire())
+
+    def still_inside(self) -> tuple[str, ...]:
+        """Return the names of the runs whose body has not left."""
+        return tuple(sorted(name for name, _ in self.lingering.values()))
 
     # -- from callers --------------------------------------------------------------------------------------------------
 
@@ -249,7 +253,7 @@ class Desk(Endings):
             case Register(ticket=ticket):
                 self.fail_registration(ticket, out)
             case Finished(ticket=ticket, outcome=outcome) | Rejection(ticket=ticket, outcome=outcome):
-                self.erase(ticket, outcome, lingering=getattr(message, "lingering", False), out=out)
+                self.finish(ticket, outcome, lingering=getattr(message, "lingering", False), out=out)
             case Released():
                 self.on_released(message)
             case TimerFired():
@@ -348,7 +352,7 @@ class Desk(Endings):
             error = TimeoutError(f"slot {route.record.key!r} did not end {route.ticket.id} within the drain")
             self.publisher.failure(self.component, route, error)
             self.stuck.append(route.ticket.name)
-            self.erase(route.ticket, ForceAborted(), lingering=True, out=out)
+            self.finish(route.ticket, ForceAborted(), lingering=True, out=out)
         self.look_for_the_end(out)
         self.runtime.perform(self, out)
 
@@ -365,8 +369,8 @@ class Desk(Endings):
         if self.last_timer is not None:
             self.runtime.cancel(self.last_timer)
             self.last_timer = None
-        inside = sorted(name for name, _ in self.lingering.values())
-        out.append(Publish(self.publisher, EventKind.SHUTDOWN_FINISHED, None, {"still_inside": inside}))
+        fields = {"still_inside": list(self.still_inside())}
+        out.append(Publish(self.publisher, EventKind.SHUTDOWN_FINISHED, None, fields))
         out.append(_FlushLog(self))
         self.runtime.perform(self, out)
 
@@ -395,7 +399,7 @@ class Desk(Endings):
         self.settlement.report = report = ShutdownReport(
             clean=not self.stuck and not self.publisher.faults,
             stuck=tuple(sorted(self.stuck)),
-            still_inside=tuple(sorted(name for name, _ in self.lingering.values())),
+            still_inside=self.still_inside(),
             grace=self.drain_grace,
             log_dropped=self.publisher.unwritten(),
         )

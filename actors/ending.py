@@ -147,33 +147,20 @@ class Endings(RuntimeActor):
 
     def on_rejection(self, message: Rejection) -> None:
         """A slot turned a submission away: resolve it."""
-        route = self.routes.get(message.ticket.id)
-        if route is None:
-            return
-        out: list[Any] = [Settle(message.ticket, message.outcome)]
-        self.answer_callers(message.ticket.id, out)
-        self.leave(route, out)
-        self.look_for_the_end(out)
-        self.runtime.perform(self, out)
+        if message.ticket.id in self.routes:
+            out: list[Any] = []
+            self.finish(message.ticket, message.outcome, lingering=False, out=out)
+            self.runtime.perform(self, out)
 
     def on_finished(self, message: Finished) -> None:
-        """A run has its outcome: membership, events, handle and callers, in this order, in one turn."""
-        ticket, outcome = message.ticket, message.outcome
-        route = self.routes.get(ticket.id)
-        if route is None:
+        """A run has its outcome."""
+        ticket = message.ticket
+        if ticket.id not in self.routes:
             return
         out: list[Any] = []
-        registered = self.unregister_member(ticket)
+        self.finish(ticket, message.outcome, lingering=message.lingering, out=out)
         if message.forced_by is Cause.DRAIN:
             self.stuck.append(ticket.name)
-        if registered:
-            self.tell_of(out, EventKind.TASK_FINISHED, ticket, outcome)
-        out.append(Settle(ticket, outcome))
-        if registered:
-            self.tell_of(out, EventKind.TASK_REMOVED, ticket)
-        self.answer_callers(ticket.id, out)
-        self.leave(route, out, lingering=message.lingering)
-        self.look_for_the_end(out)
         self.runtime.perform(self, out)
 
     def on_released(self, message: Released) -> None:
@@ -232,8 +219,11 @@ class Endings(RuntimeActor):
             del self.names[name]
         return name is not None
 
-    def erase(self, ticket: Ticket, outcome: Outcome[Any], *, lingering: bool, out: list[Any]) -> None:
-        """Settle a submission by hand, where the usual way failed."""
+    def finish(self, ticket: Ticket, outcome: Outcome[Any], *, lingering: bool, out: list[Any]) -> None:
+        """A submission has its outcome: membership, events, handle and callers, in this order, in one turn.
+
+        Doing it again for one that is half done, because doing it failed, does the rest.
+        """
         registered = self.unregister_member(ticket)
         if registered:
             self.tell_of(out, EventKind.TASK_FINISHED, ticket, outcome)

@@ -37,7 +37,6 @@ __all__ = [
     "Core",
     "check_submission",
     "check_target",
-    "intake_full",
     "refuse_in_body",
     "refuse_own_body",
     "warn_of_stuck",
@@ -143,6 +142,16 @@ class Core:
             raise NotStartedError(msg)
         return self.registry
 
+    def try_submit(self, work: Any, slot: str | None, policy: AdmissionPolicy | str) -> TaskHandle[Any]:
+        """Check work and hand it in, if there is a place in the intake at this moment."""
+        submission = check_submission(work, slot, policy)
+        self.running()
+        if not self.intake.take():
+            most = self.limits.intake
+            msg = f"{most} submissions wait for a decision (AdmissionLimits.intake); try again, or use submit()"
+            raise IntakeFullError(msg)
+        return self.send(submission)
+
     def send(self, submission: Submission[T]) -> TaskHandle[T]:
         """Hand a submission in that has its place in the intake."""
         registry = self.running()
@@ -175,12 +184,6 @@ def _instance(name: str, value: Any, kind: type[Any]) -> Any:
         msg = f"{name} must be {kind.__name__}, not {type(value).__name__}"
         raise TypeError(msg)
     return value
-
-
-def intake_full(core: Core) -> IntakeFullError:
-    """Make the error of a submission that does not wait."""
-    msg = f"{core.limits.intake} submissions wait for a decision (AdmissionLimits.intake); try again, or use submit()"
-    return IntakeFullError(msg)
 
 
 def refuse_own_body(target: TaskId | str) -> None:

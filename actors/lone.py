@@ -11,7 +11,7 @@ from actors.ending import SlotRecord
 from actors.hands import ACTIONS, SlotServices
 from actors.messages import Retire, Submit, Ticket
 from actors.observers.log import open_publisher
-from actors.runtime import TimerFired, deliver
+from actors.runtime import TimerFired
 from actors.slot import SLOT_HANDLERS, SlotActor
 from admission.checks import check_duration, check_text
 from admission.effects import Phase
@@ -161,11 +161,6 @@ class LoneSlotActor(Desk, SlotActor):
         """Log that the slot is gone, if it ever was there."""
         if self.machine.phase is Phase.IDLE:
             Desk.retired(self, record, out)
-
-    def forget_slots(self) -> None:
-        """Let the log end."""
-        if self.publisher.log is not None:
-            deliver(self.publisher.log, Retire())
 
     def on_retire(self, _message: Retire) -> None:
         """Nothing: this actor ends with its report."""

@@ -184,7 +184,6 @@ class RegistryActor(Desk):
             self.runtime.cancel(self.retire_timer)
         if self.limiter is not None:
             deliver(self.limiter, Retire())
-        if self.publisher.log is not None:
-            deliver(self.publisher.log, Retire())
+        super().forget_slots()
         self.slots.clear()
         self.idle.clear()

@@ -15,7 +15,6 @@ from actors.face import (
     Core,
     check_submission,
     check_target,
-    intake_full,
     refuse_in_body,
     refuse_own_body,
     warn_of_stuck,
@@ -189,12 +188,7 @@ class Supervisor:
             SupervisorClosedError, NotStartedError, TypeError, ValueError: as `submit`.
 
         """
-        core = self._core
-        submission = check_submission(work, slot, policy)
-        core.running()
-        if not core.intake.take():
-            raise intake_full(core)
-        return core.send(submission)
+        return self._core.try_submit(work, slot, policy)
 
     def join(self, timeout: float | timedelta | None = None) -> None:
         """Wait until everything that was accepted has its outcome. A periodic run has none until it is cancelled.

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 import re
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final
 
 import structlog
@@ -104,7 +105,6 @@ class LogObserver(RuntimeActor):
         super().__init__(runtime)
         self._sink = sink
         self._supervisor = supervisor
-        self.failed = 0
 
     def _choose_dispatcher(self) -> Dispatcher:
         return self.runtime.observers
@@ -117,12 +117,10 @@ class LogObserver(RuntimeActor):
         if isinstance(message, Retire):
             self.end()
             return
-        try:
+        with suppress(BaseException):  # the application's log handler; it must not end its own log
             self._sink.write(
                 level_of(message.kind, message.fields), message.kind.value, as_fields(message, self._supervisor)
             )
-        except BaseException:  # noqa: BLE001 - the application's log handler; it must not end its own log
-            self.failed += 1
         self._sink.taken += 1
 
     def on_stop_requested(self) -> bool:

@@ -161,15 +161,6 @@ class RuntimeActor(pykka.Actor):
         """Answer `ref.stop()`. What it returns, maybe a Deferred, is the reply."""
         self.end()
 
-    def carry_out(self, effect: Any) -> None:
-        """Carry out one effect of a handler."""
-        kind = type(effect)  # pyright: ignore[reportUnknownVariableType]
-        action = self.actions.get(kind)  # pyright: ignore[reportUnknownArgumentType]
-        if action is None:
-            effect.perform()
-        else:
-            action(self, effect)
-
     def on_effect_fault(self, effect: Any, error: BaseException) -> None:
         """Settle an effect that raised `error`."""
 

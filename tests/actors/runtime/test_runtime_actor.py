@@ -261,8 +261,8 @@ def test_an_effect_is_carried_out_by_the_action_of_its_type_or_by_itself(runtime
     effect = Effect(done)
     actor = Acting(runtime)
     runtime.perform(actor, ["a", effect])
-    actor.carry_out("b")
-    actor.carry_out(effect)
+    runtime.perform(actor, ["b"])
+    runtime.perform(actor, [effect])
     assert done == [("action", "a"), effect, ("action", "b"), effect]
 
 
