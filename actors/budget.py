@@ -35,21 +35,24 @@ class Budget:
 
     @property
     def out(self) -> int:
-        """Units that are out."""
+        """Units that are out; without a limit nobody counts."""
         return self._out
 
     def take(self) -> bool:
         """Take a unit; False where none is left."""
+        if self._limit is None:
+            return True
         with self._lock:
-            if self._limit is not None and self._out >= self._limit:
+            if self._out >= self._limit:
                 return False
             self._out += 1
             return True
 
     def give(self, units: int = 1) -> None:
         """Give units back."""
-        with self._lock:
-            self._out -= units
+        if self._limit is not None:
+            with self._lock:
+                self._out -= units
 
 
 class Intake:
@@ -70,7 +73,7 @@ class Intake:
 
     @property
     def inside(self) -> int:
-        """Submissions that are handed in and not decided."""
+        """Submissions that are handed in and not decided; without a limit nobody counts."""
         return self._inside
 
     @property
@@ -88,10 +91,15 @@ class Intake:
             SupervisorClosedError: the gate is closed.
 
         """
+        limit = self._limit
+        if limit is None:
+            if self._closed:
+                raise closed_error()
+            return True
         with self._lock:  # nothing is made under it: the collector could run a finalizer that comes back here
             closed = self._closed
             if not closed:
-                if self._limit is None or self._inside < self._limit:
+                if self._inside < limit:
                     self._inside += 1
                     return True
                 if waiter is not None:
@@ -109,12 +117,15 @@ class Intake:
 
     def give(self) -> None:
         """Give a place back: the submission is decided."""
+        limit = self._limit
+        if limit is None:
+            return
         with self._lock:
             self._inside -= 1
-            waking = self._limit is not None and self._inside <= self._limit // 2
+            waking = self._inside <= limit // 2
         while waking:
             with self._lock:
-                if not self._waiters or self._limit is None or self._inside >= self._limit:
+                if not self._waiters or self._inside >= limit:
                     return
                 waiter = self._waiters.popleft()
                 self._inside += 1

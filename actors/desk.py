@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from actors.bodies.job import describe
 from actors.budget import closed_error
-from actors.ending import Caller, Endings, Route, SlotRecord
+from actors.ending import Caller, Endings, SlotRecord
 from actors.handle import TaskHandle
 from actors.messages import (
     Admit,
@@ -46,6 +46,8 @@ from admission.outcome import ForceAborted, Rejected, RejectionKind
 from admission.report import ShutdownReport
 
 if TYPE_CHECKING:
+    from contextvars import Context
+
     from pykka import ActorRef
 
     from actors.budget import Intake
@@ -54,7 +56,7 @@ if TYPE_CHECKING:
     from admission.identity import TaskId
     from admission.spec import Submission
 
-__all__ = ["DESK_HANDLERS", "Desk", "Settlement", "make_handle"]
+__all__ = ["DESK_HANDLERS", "Desk", "Settlement", "make_handle", "make_ticket"]
 
 _AFTER_DEADLINE = 1.0
 """Seconds after the drain's deadline at which the desk resolves what a faulty slot left."""
@@ -65,6 +67,14 @@ def make_handle(submission: Submission[Any], runtime: Runtime, registry: ActorRe
     number: TaskId = runtime.new_id()
     slot = submission.slot or submission.spec.name or f"{submission.spec.label}{number}"
     return TaskHandle(number, slot, runtime, registry)
+
+
+def make_ticket(
+    submission: Submission[Any], handle: TaskHandle[Any], context: Context, intake: Intake | None
+) -> Ticket:
+    """Put together what a submission is on its way."""
+    spec, slot = submission.spec, handle.slot
+    return Ticket(handle.id, submission.policy, spec.name or slot, slot, spec, handle, context, intake)
 
 
 class Settlement:
@@ -147,35 +157,36 @@ class Desk(Endings):
     # -- from callers --------------------------------------------------------------------------------------------------
 
     def on_submit(self, message: Submit[Any]) -> TaskHandle[Any]:
-        """Route a submission to its slot; asked for it, the reply is its handle."""
-        submission = message.submission
-        handle = message.handle or self.new_handle(submission)
-        ticket = Ticket(
-            id=handle.id,
-            policy=submission.policy,
-            name=submission.spec.name or handle.slot,
-            slot=handle.slot,
-            spec=submission.spec,
-            handle=handle,
-            context=message.context,
-            notify=None if message.notify is None else self.forwarders.towards(message.notify),
-            token=message.token,
-            intake=message.intake,
-        )
-        out: list[Any] = []
-        record: SlotRecord | None = None
-        if self.deadline is not None:
-            self._turn_away(ticket, RejectionKind.SHUTTING_DOWN, "shutdown has begun", out)
-        elif not self._take_intake(message, ticket):
-            self._turn_away(ticket, RejectionKind.RESOURCE_LIMIT, "the intake is full", out)
-        elif (record := self.find_slot(ticket.slot, out)) is None:
-            self._turn_away(ticket, RejectionKind.RESOURCE_LIMIT, "max_slots is reached", out)
+        """Take in a submission that did not come through the face; asked for it, the reply is its handle."""
+        handle = self.new_handle(message.submission)
+        message.ticket = ticket = make_ticket(message.submission, handle, message.context, None)
+        if message.notify is not None:
+            ticket.notify, ticket.token = self.forwarders.towards(message.notify), message.token
+            ticket.followed = True
+        if self.intake is None or self.intake.closed:
+            self.on_ticket(ticket)
+        elif self.intake.take():
+            ticket.intake = self.intake
+            self.on_ticket(ticket)
         else:
-            out.append(self.to_slot(record, Admit(ticket)))
-            self.opened(record)
-            self.routes[ticket.id] = Route(record, ticket)  # last: nothing can fail that would leave it behind
-        self.runtime.perform(self, out)
+            self._turn_away(ticket, RejectionKind.RESOURCE_LIMIT, "the intake is full")
         return handle
+
+    def on_ticket(self, ticket: Ticket) -> None:
+        """Route a submission to its slot."""
+        if self.deadline is not None:
+            self._turn_away(ticket, RejectionKind.SHUTTING_DOWN, "shutdown has begun")
+            return
+        out: list[Any] = []
+        record = self.find_slot(ticket.slot, out)
+        if record is None:
+            self._turn_away(ticket, RejectionKind.RESOURCE_LIMIT, "max_slots is reached")
+            return
+        out.append(self.to_slot(record, Admit(ticket)))
+        self.opened(record)
+        ticket.record = record
+        self.routes[ticket.id] = ticket  # last: nothing can fail that would leave it behind
+        self.runtime.perform(self, out)
 
     def on_remove(self, message: Remove) -> Any:
         """Withdraw a run; answered when its slot has decided."""
@@ -250,6 +261,8 @@ class Desk(Endings):
         match message:
             case Submit():
                 reply = self.fail_submit(message, error)  # pyright: ignore[reportUnknownArgumentType]
+            case Ticket():
+                _not_taken(message, error)
             case Register(ticket=ticket):
                 self.fail_registration(ticket, out)
             case Finished(ticket=ticket, outcome=outcome) | Rejection(ticket=ticket, outcome=outcome):
@@ -276,46 +289,36 @@ class Desk(Endings):
 
     def fail_submit(self, message: Submit[Any], error: BaseException) -> Any:
         """Settle a submission that can not be taken, and return what answers whoever asked."""
-        outcome = Rejected(RejectionKind.ADMISSION_FAILED, f"not taken: {describe(error)}")
-        if message.intake is not None:
-            message.intake.give()
-        handle = message.handle
-        if handle is not None:
-            handle.resolve(outcome)
+        ticket = message.ticket
+        if ticket is not None:
+            _not_taken(ticket, error)
+            return ticket.handle
         if message.notify is not None:
-            self.forwarders.towards(message.notify).put(Ended(message.token, handle.id if handle else None, outcome))
-        return handle if handle is not None else error
+            outcome = Rejected(RejectionKind.ADMISSION_FAILED, f"not taken: {describe(error)}")
+            self.forwarders.towards(message.notify).put(Ended(message.token, None, outcome))
+        return error
 
     # -- parts ---------------------------------------------------------------------------------------------------------
 
-    def _take_intake(self, message: Submit[Any], ticket: Ticket) -> bool:
-        """A submission that did not come through the face takes its place in the intake now, or not at all."""
-        if ticket.intake is not None or self.intake is None:
-            return True
-        if not self.intake.take():
-            return False
-        message.intake = ticket.intake = self.intake
-        return True
-
-    def _turn_away(self, ticket: Ticket, kind: RejectionKind, reason: str, out: list[Any]) -> None:
+    def _turn_away(self, ticket: Ticket, kind: RejectionKind, reason: str) -> None:
         ticket.decided()
         fields = {"rejection_kind": kind, "reason": reason}
-        out.append(Publish(self.publisher, EventKind.SUBMISSION_REJECTED, ticket, fields))
-        out.append(Settle(ticket, Rejected(kind, reason)))
+        told = Publish(self.publisher, EventKind.SUBMISSION_REJECTED, ticket, fields)
+        self.runtime.perform(self, [told, Settle(ticket, Rejected(kind, reason))])
 
     def _withdraw(self, target: TaskId | str, cause: Cause, *, waits: bool) -> Any:
         if self.deadline is not None:
             return closed_error()
         id_ = self.names.get(target) if isinstance(target, str) else target
-        route = self.routes.get(id_) if id_ is not None else None
-        if route is None or id_ is None:
+        ticket = self.routes.get(id_) if id_ is not None else None
+        if ticket is None or id_ is None:
             if cause is Cause.REMOVE and id_ is not None:
                 fields = {"id": int(id_)}
                 self.runtime.perform(self, [Publish(self.publisher, EventKind.TASK_REMOVE_REQUESTED, None, fields)])
             return False
         caller = Caller(Deferred(), waits)
         self.callers.setdefault(id_, []).append(caller)
-        self.runtime.perform(self, [self.to_slot(route.record, Withdraw(id_, caller, cause))])
+        self.runtime.perform(self, [self.to_slot(ticket.record, Withdraw(id_, caller, cause))])
         return caller.reply
 
     # -- shutdown ------------------------------------------------------------------------------------------------------
@@ -348,11 +351,11 @@ class Desk(Endings):
     def _give_up(self) -> None:
         """The drain is over and a slot has not said how its run ended: resolve it here."""
         out: list[Any] = []
-        for route in list(self.routes.values()):
-            error = TimeoutError(f"slot {route.record.key!r} did not end {route.ticket.id} within the drain")
-            self.publisher.failure(self.component, route, error)
-            self.stuck.append(route.ticket.name)
-            self.finish(route.ticket, ForceAborted(), lingering=True, out=out)
+        for ticket in list(self.routes.values()):
+            error = TimeoutError(f"slot {ticket.slot!r} did not end {ticket.id} within the drain")
+            self.publisher.failure(self.component, ticket, error)
+            self.stuck.append(ticket.name)
+            self.finish(ticket, ForceAborted(), lingering=True, out=out)
         self.look_for_the_end(out)
         self.runtime.perform(self, out)
 
@@ -411,12 +414,18 @@ class Desk(Endings):
         self.end()
 
 
+def _not_taken(ticket: Ticket, error: BaseException) -> None:
+    ticket.decided()
+    ticket.settle(Rejected(RejectionKind.ADMISSION_FAILED, f"not taken: {describe(error)}"))
+
+
 def _on_timer(desk: Desk, message: TimerFired) -> None:
     """Leave it to whatever kind of desk this is."""
     desk.on_timer(message)
 
 
 DESK_HANDLERS: dict[type, Any] = {
+    Ticket: Desk.on_ticket,
     Submit: Desk.on_submit,
     Remove: Desk.on_remove,
     Cancel: Desk.on_cancel,

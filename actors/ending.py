@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from actors.runtime import Runtime
     from admission.identity import TaskId
 
-__all__ = ["Caller", "Endings", "Route", "SlotRecord"]
+__all__ = ["Caller", "Endings", "SlotRecord"]
 
 
 @dataclass(slots=True, eq=False)
@@ -35,14 +35,6 @@ class SlotRecord:
     open: int = 0
     idle_since: float = 0.0
     drained: bool = False
-
-
-@dataclass(slots=True, eq=False)
-class Route:
-    """From the turn that sends a submission to its slot to the turn that gives it its outcome."""
-
-    record: SlotRecord
-    ticket: Ticket
 
 
 @dataclass(slots=True, eq=False)
@@ -73,7 +65,7 @@ class Endings(RuntimeActor):
     def __init__(self, runtime: Runtime, publisher: Publisher) -> None:
         RuntimeActor.__init__(self, runtime)  # not `super`: a lone slot has a second half
         self.publisher = publisher
-        self.routes: dict[TaskId, Route] = {}
+        self.routes: dict[TaskId, Ticket] = {}
         self.members: dict[TaskId, str] = {}
         self.names: dict[str, TaskId] = {}
         self.lingering: dict[TaskId, tuple[str, SlotRecord]] = {}
@@ -117,8 +109,7 @@ class Endings(RuntimeActor):
     def on_register(self, message: Register) -> None:
         """Register the owner of a slot, or refuse it."""
         ticket = message.ticket
-        route = self.routes.get(ticket.id)
-        if route is None:
+        if ticket.id not in self.routes:
             return
         out: list[Any] = []
         refused = self.refusal(ticket)
@@ -126,10 +117,11 @@ class Endings(RuntimeActor):
             self.members[ticket.id] = ticket.name
             self.names[ticket.name] = ticket.id
             self.epoch += 1
-            self.tell_of(out, EventKind.TASK_ADDED, ticket)
-            out.append(self.to_slot(route.record, Registered(ticket.id, self.epoch)))
+            if not self.publisher.passes_over(ticket):
+                out.append(Publish(self.publisher, EventKind.TASK_ADDED, ticket))
+            out.append(self.to_slot(ticket.record, Registered(ticket.id, self.epoch)))
         else:
-            self.refuse(route, *refused, out)
+            self.refuse(ticket, *refused, out)
         self.runtime.perform(self, out)
 
     def on_withdrawn(self, message: Withdrawn) -> None:
@@ -178,35 +170,25 @@ class Endings(RuntimeActor):
 
     # -- parts ---------------------------------------------------------------------------------------------------------
 
-    def tell_of(self, out: list[Any], kind: EventKind, ticket: Ticket, outcome: Outcome[Any] | None = None) -> None:
-        """Order that observers are told of this, if one wants to hear of it."""
-        quiet = outcome is None or outcome.label in QUIET_ENDS
-        if quiet and kind in self.publisher.silent and ticket.notify is None:
-            self.publisher.skip()
-            return
-        out.append(Publish(self.publisher, kind, ticket, None if outcome is None else finished_fields(outcome)))
-
-    def refuse(self, route: Route, kind: RejectionKind, reason: str, out: list[Any]) -> None:
+    def refuse(self, ticket: Ticket, kind: RejectionKind, reason: str, out: list[Any]) -> None:
         """Turn the owner of a slot away, and tell everybody."""
-        ticket = route.ticket
         fields = {"rejection_kind": kind, "reason": reason}
         out.append(Settle(ticket, Rejected(kind, reason)))
         out.append(Publish(self.publisher, EventKind.TASK_ADD_FAILED, ticket, fields))
         self.answer_callers(ticket.id, out)
-        out.append(self.to_slot(route.record, Refused(ticket.id, kind)))
+        out.append(self.to_slot(ticket.record, Refused(ticket.id, kind)))
         del self.routes[ticket.id]
-        self.refused[ticket.id] = route.record  # not idle before it says so: it has yet to hear of this
+        self.refused[ticket.id] = ticket.record  # not idle before it says so: it has yet to hear of this
         self.look_for_the_end(out)
 
-    def leave(self, route: Route, out: list[Any], *, lingering: bool = False) -> None:
+    def leave(self, ticket: Ticket, out: list[Any], *, lingering: bool = False) -> None:
         """Drop the route of a submission that has its outcome; its place in the slot too, unless its body lingers."""
-        ticket = route.ticket
         del self.routes[ticket.id]  # first: if the rest fails it is not counted twice
         if lingering:
-            self.lingering[ticket.id] = (ticket.name, route.record)
+            self.lingering[ticket.id] = (ticket.name, ticket.record)
             self.lingering_names[ticket.name] = ticket.id
         else:
-            self.closed(route.record, out)
+            self.closed(ticket.record, out)
 
     def answer_callers(self, id_: TaskId, out: list[Any]) -> None:
         """Answer every caller who is still noted under this id."""
@@ -224,25 +206,27 @@ class Endings(RuntimeActor):
 
         Doing it again for one that is half done, because doing it failed, does the rest.
         """
-        registered = self.unregister_member(ticket)
-        if registered:
-            self.tell_of(out, EventKind.TASK_FINISHED, ticket, outcome)
+        told = self.unregister_member(ticket)
+        if told and outcome.label in QUIET_ENDS and self.publisher.passes_over(ticket, 2):
+            told = False
+        if told:
+            out.append(Publish(self.publisher, EventKind.TASK_FINISHED, ticket, finished_fields(outcome)))
         out.append(Settle(ticket, outcome))
-        if registered:
-            self.tell_of(out, EventKind.TASK_REMOVED, ticket)
-        self.answer_callers(ticket.id, out)
-        route = self.routes.get(ticket.id)
-        if route is not None:
-            self.leave(route, out, lingering=lingering)
-        self.look_for_the_end(out)
+        if told:
+            out.append(Publish(self.publisher, EventKind.TASK_REMOVED, ticket))
+        if self.callers:
+            self.answer_callers(ticket.id, out)
+        if ticket.id in self.routes:
+            self.leave(ticket, out, lingering=lingering)
+        if not self.routes:
+            self.look_for_the_end(out)
 
     def fail_registration(self, ticket: Ticket, out: list[Any]) -> None:
         """Refuse a registration that failed."""
         kind, reason = RejectionKind.ADMISSION_FAILED, "internal fault at registration"
         self.unregister_member(ticket)
-        route = self.routes.get(ticket.id)
-        if route is not None:
-            self.refuse(route, kind, reason, out)
+        if ticket.id in self.routes:
+            self.refuse(ticket, kind, reason, out)
             return
         out.append(Settle(ticket, Rejected(kind, reason)))  # it failed while it was being refused
         out += [

@@ -7,13 +7,14 @@ import threading
 import warnings
 import weakref
 from contextlib import suppress
+from contextvars import copy_context
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from actors.assembly import make_runtime
 from actors.budget import Intake, closed_error
 from actors.current import current_task
-from actors.desk import Settlement, make_handle
-from actors.messages import Shutdown, Submit
+from actors.desk import Settlement, make_handle, make_ticket
+from actors.messages import Shutdown
 from actors.registry import RegistryActor
 from actors.runtime import deliver
 from admission.checks import check_duration
@@ -157,11 +158,11 @@ class Core:
         registry = self.running()
         try:
             handle = make_handle(submission, self.runtime, registry)
-            message = Submit(submission, handle=handle, intake=self.intake)
+            ticket = make_ticket(submission, handle, copy_context(), self.intake)
         except BaseException:
             self.intake.give()
             raise
-        deliver(registry, message)
+        deliver(registry, ticket)
         return handle
 
     def concluded(self) -> ShutdownReport:

@@ -6,19 +6,20 @@ shell's own memory: a machine that is reset does not lose them.
 
 from __future__ import annotations
 
-from contextvars import Context
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from actors.bodies import AsyncTaskContext, BodyJob, CancelScope, TaskContext
+from actors.bodies import BodyJob, cancel
 from actors.messages import (
     Acquire,
     AttemptEnded,
-    Begin,
     Denied,
+    Finished,
     Kill,
     Register,
     Rejection,
+    Released,
+    Return,
     Stop,
     Ticket,
     Withdrawn,
@@ -30,6 +31,7 @@ from admission.events import EventKind
 from admission.outcome import Rejected
 from admission.run import AttemptRaised, RunMachine
 from admission.slot import SlotMachine
+from admission.snapshot import SlotStatus
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -40,10 +42,11 @@ if TYPE_CHECKING:
     from actors.budget import Budget
     from actors.publisher import Publisher
     from actors.runtime import Runtime
-    from admission.effects import Rank, TimerKind
+    from admission.effects import TimerKind
+    from admission.rules import Rules
     from admission.spec import TaskDefaults
 
-__all__ = ["ACTIONS", "Inform", "Inside", "SlotHands", "SlotServices"]
+__all__ = ["ACTIONS", "SlotHands", "SlotServices"]
 
 
 @dataclass(slots=True, eq=False)
@@ -55,30 +58,9 @@ class SlotServices:
     publisher: Publisher
     budget: Budget
     defaults: TaskDefaults
-    grace: float
-    max_queue: int | None
+    rules: Rules
     limiter: ActorRef[Any] | None
-    to_registry: Callable[[Any], None]
-
-
-@dataclass(slots=True)
-class Inform:
-    """An effect of the shell: a message that leaves in its rank's place."""
-
-    send: Callable[[Any], None]
-    message: Any
-    rank: Rank
-
-
-@dataclass(slots=True, eq=False)
-class Inside:
-    """The attempt that has a worker: what the shell remembers of it, whatever happens to the machines."""
-
-    ticket: Ticket
-    attempt: int
-    scope: CancelScope
-    worker: ActorRef[Any] | None = None
-    entered: bool = False
+    to_registry: Callable[[Any], object]
 
 
 class SlotHands(RuntimeActor):
@@ -87,13 +69,15 @@ class SlotHands(RuntimeActor):
     def set_up(self, key: str, services: SlotServices) -> None:
         """Make the slot's own state."""
         self.key = key
+        self.put = self.actor_inbox.put
         self.services = services
-        self.machine = SlotMachine(services.max_queue)
+        self.machine = SlotMachine(services.rules)
         self.run: RunMachine | None = None
-        self.inside: Inside | None = None
+        self.inside: BodyJob | None = None  # the attempt that has a worker, whatever happens to the machines
         self.timers: dict[TimerKind, TimerToken] = {}
         self.units = 0  # units of the shared budget that the line holds
-        self.since = services.runtime.clock.monotonic()
+        self.status = SlotStatus.IDLE
+        self.since = services.runtime.clock.monotonic()  # when it came to this status
         self.draining = False
         self.retiring = False
 
@@ -105,10 +89,10 @@ class SlotHands(RuntimeActor):
         match effect:
             case ordered.BeginAttempt():
                 raised = AttemptRaised(error, f"failed to start: {type(error).__name__}")
-                owner = self.owner()
+                ticket = self.owner()
                 if self.inside is None:
-                    self.inside = Inside(owner, effect.attempt, CancelScope())
-                deliver(self.actor_ref, AttemptEnded(owner.id, effect.attempt, raised, released=True))
+                    self.inside = BodyJob(ticket, effect.attempt, self.runtime.clock.monotonic)
+                deliver(self.actor_ref, AttemptEnded(ticket.id, effect.attempt, raised, released=True))
             case ordered.AcquirePermit():
                 deliver(self.actor_ref, Denied(self.owner().id, effect.attempt, error))
             case ordered.Emit() | ordered.Edge():
@@ -151,15 +135,10 @@ class SlotHands(RuntimeActor):
         deliver(self.services.limiter, Acquire(self.owner().id, effect.attempt, self.actor_ref))
 
     def _begin(self, effect: ordered.BeginAttempt) -> None:
-        ticket, services = self.owner(), self.services
-        self.inside = inside = Inside(ticket, effect.attempt, CancelScope())
-        spec = ticket.spec
-        kind = AsyncTaskContext if spec.is_coroutine else TaskContext
-        ctx = kind(inside.scope, ticket.id, ticket.name, self.key, effect.attempt)
-        context = ticket.context.copy() if ticket.context is not None else Context()
-        job = BodyJob(spec, ctx, context, services.runtime.clock.monotonic)
-        inside.worker = worker = WorkerActor.spawn(services.runtime, self.actor_ref, services.bodies.of(spec), job)
-        deliver(worker, Begin())
+        runtime = self.runtime
+        self.inside = job = BodyJob(self.owner(), effect.attempt, runtime.clock.monotonic)
+        runner = self.services.bodies.of(job.spec)
+        WorkerActor.begin(runtime, self.put, runner, job)
 
     def _stop_attempt(self, effect: ordered.StopAttempt) -> None:
         self.tell_worker(Stop(effect.cause))
@@ -169,7 +148,7 @@ class SlotHands(RuntimeActor):
 
     def _set_flag(self, effect: ordered.SetCancelFlag) -> None:
         if self.inside is not None:
-            self.inside.scope.cancel(effect.cause)
+            cancel(self.inside.ctx, effect.cause)
 
     def _set_timer(self, effect: ordered.SetTimer) -> None:
         self.drop_timer(effect.kind)
@@ -178,8 +157,17 @@ class SlotHands(RuntimeActor):
     def _cancel_timer(self, effect: ordered.CancelTimer) -> None:
         self.drop_timer(effect.kind)
 
-    def _inform(self, effect: Inform) -> None:
-        effect.send(effect.message)
+    def _return_permit(self, effect: ordered.ReturnPermit) -> None:
+        if self.services.limiter is not None:
+            deliver(self.services.limiter, Return(effect.id, effect.attempt))
+
+    def _finish(self, effect: ordered.Finish) -> None:
+        ticket = effect.entry
+        assert isinstance(ticket, Ticket)
+        self.services.to_registry(Finished(ticket, effect.outcome, effect.lingering, effect.forced_by))
+
+    def _vacate(self, effect: ordered.Vacate) -> None:
+        self.services.to_registry(Released(effect.id))
 
     # -- parts ---------------------------------------------------------------------------------------------------------
 
@@ -189,21 +177,21 @@ class SlotHands(RuntimeActor):
         assert isinstance(owner, Ticket)
         return owner
 
-    def log_body(self, kind: EventKind, inside: Inside, fields: dict[str, Any]) -> None:
+    def log_body(self, kind: EventKind, job: BodyJob, fields: dict[str, Any]) -> None:
         """Log what the body's own side has told of it."""
         publisher = self.services.publisher
         if kind in publisher.silent:
             publisher.skip()
             return
         try:
-            publisher.publish(kind, inside.ticket, inside.attempt, fields, announced=False)
+            publisher.publish(kind, job.ticket, job.attempt, fields, announced=False)
         except BaseException as error:  # noqa: BLE001 - a record that is lost costs nothing else
             publisher.failure("slot", kind, error)
 
     def tell_worker(self, message: Any) -> None:
         """Tell the worker of the attempt, if there is one."""
-        if self.inside is not None and self.inside.worker is not None:
-            deliver(self.inside.worker, message)
+        if self.inside is not None:
+            self.inside.to_worker(message)
 
     def drop_timer(self, kind: TimerKind) -> None:
         """Forget this timer, if it is pending."""
@@ -226,7 +214,9 @@ ACTIONS: dict[type, Any] = {
     ordered.AnswerWithdrawal: SlotHands._answer_withdrawal,  # noqa: SLF001
     ordered.Reject: SlotHands._reject,  # noqa: SLF001
     ordered.Register: SlotHands._register,  # noqa: SLF001
-    Inform: SlotHands._inform,  # noqa: SLF001
+    ordered.ReturnPermit: SlotHands._return_permit,  # noqa: SLF001
+    ordered.Finish: SlotHands._finish,  # noqa: SLF001
+    ordered.Vacate: SlotHands._vacate,  # noqa: SLF001
 }
 
 SlotHands.actions = ACTIONS

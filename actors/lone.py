@@ -17,6 +17,7 @@ from admission.checks import check_duration, check_text
 from admission.effects import Phase
 from admission.events import EventKind
 from admission.limits import AdmissionLimits
+from admission.rules import Rules
 from admission.spec import Submission, TaskDefaults
 
 if TYPE_CHECKING:
@@ -80,8 +81,7 @@ class LoneSlotActor(Desk, SlotActor):
             publisher=publisher,
             budget=Budget(limits.max_total_pending),
             defaults=defaults or TaskDefaults(),
-            grace=seconds,
-            max_queue=limits.max_slot_queue,
+            rules=Rules(grace=seconds, max_queue=limits.max_slot_queue, random=runtime.random, audience=publisher),
             limiter=None,
             to_registry=self.handle_inner,
         )

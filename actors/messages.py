@@ -73,16 +73,21 @@ T = TypeVar("T")
 
 
 @dataclass(slots=True, eq=False)
-class Ticket(Entry):
-    """One submission on its way: what the state machines know of it, and what is needed to run and to settle it."""
+class Ticket(Entry, Undeliverable):
+    """One submission on its way: what the state machines know of it, and what is needed to run and to settle it.
+
+    Itself the message by which the face hands in what it has put together in the caller's thread.
+    """
 
     slot: str
     spec: TaskSpec[Any]
     handle: TaskHandle[Any]
     context: Context | None
+    intake: Intake | None = None
     notify: Forwarder | None = None
     token: Any = None
-    intake: Intake | None = None
+    record: Any = None
+    """What the registry knows of its slot, from the turn that sends it there to the turn that gives it its outcome."""
 
     def decided(self) -> None:
         """Give the place in the intake back. Doing it again does nothing."""
@@ -97,7 +102,7 @@ class Ticket(Entry):
             if self.notify is not None:
                 self.notify.put(Ended(self.token, self.id, outcome))
 
-    def lost(self) -> None:
+    def undelivered(self) -> None:
         """Settle a submission whose message nobody will handle any more."""
         self.decided()
         self.settle(Rejected(RejectionKind.SHUTTING_DOWN, "shutdown has begun"))
@@ -114,33 +119,22 @@ class Submit(Undeliverable, Generic[T]):
     whoever makes the message. Never waits: past the intake limit it ends as Rejected(RESOURCE_LIMIT).
     """
 
-    __slots__ = ("context", "handle", "intake", "notify", "submission", "token")
+    __slots__ = ("context", "notify", "submission", "ticket", "token")
 
     def __init__(
-        self,
-        submission: Submission[T] | TaskSpec[T],
-        *,
-        notify: ActorRef[Any] | None = None,
-        token: Any = None,
-        handle: TaskHandle[T] | None = None,
-        intake: Intake | None = None,
+        self, submission: Submission[T] | TaskSpec[T], *, notify: ActorRef[Any] | None = None, token: Any = None
     ) -> None:
         self.submission = submission if isinstance(submission, Submission) else Submission(submission)
         self.notify = notify
         self.token = token
-        self.handle = handle
-        self.intake = intake
         self.context = copy_context()
+        self.ticket: Ticket | None = None  # made by the registry
 
     def undelivered(self) -> None:
         """Settle it: the registry has stopped."""
-        if self.intake is not None:
-            self.intake.give()
-        outcome = Rejected(RejectionKind.SHUTTING_DOWN, "the registry has stopped")
-        if self.handle is not None:
-            self.handle.resolve(outcome)
         if self.notify is not None:
             with contextlib.suppress(ActorDeadError):
+                outcome = Rejected(RejectionKind.SHUTTING_DOWN, "the registry has stopped")
                 self.notify.tell(Ended(self.token, None, outcome))
 
 
@@ -192,7 +186,7 @@ class Admit(Undeliverable):
 
     def undelivered(self) -> None:
         """Settle it: the slot has ended."""
-        self.ticket.lost()
+        self.ticket.undelivered()
 
 
 @dataclass(slots=True, eq=False)
@@ -250,7 +244,7 @@ class Register(Undeliverable):
 
     def undelivered(self) -> None:
         """Settle it: the registry has stopped."""
-        self.ticket.lost()
+        self.ticket.undelivered()
 
 
 @dataclass(slots=True, eq=False)

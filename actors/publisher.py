@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
     from actors.messages import Ticket
     from actors.runtime import Runtime
+    from admission.effects import Entry
 
 __all__ = ["LEVELS", "LogSink", "Publisher", "level_of"]
 
@@ -107,8 +108,16 @@ class Publisher:
         self._numbers = count(1)
         self._lock = Lock()  # the number of a record and its place in the log's mailbox are taken together
         self._closed = False
-        # Nobody wants to hear of these kinds but whoever is to be notified: they only take their number, by `skip`.
+        # Nobody wants to hear of these kinds but whoever is to be notified: they only take their number.
         self.silent = frozenset(kind for kind, level in LEVELS.items() if level < self._log_level)
+        self._quiet = self._log_level > logging.INFO
+
+    def passes_over(self, entry: Entry, records: int = 1, /) -> bool:
+        """Number routine records about `entry`, those of level *info* and below, if nobody wants to hear of them."""
+        if not self._quiet or entry.followed:
+            return False
+        self.skip(records)
+        return True
 
     def skip(self, records: int = 1) -> None:
         """Number records that nobody wants."""

@@ -7,7 +7,6 @@ slots, unique names, limits, retirement.
 from __future__ import annotations
 
 from collections import OrderedDict
-from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from actors.budget import Budget
@@ -24,6 +23,7 @@ from admission.checks import check_duration
 from admission.events import EventKind
 from admission.limits import AdmissionLimits
 from admission.outcome import RejectionKind
+from admission.rules import Rules
 from admission.spec import TaskDefaults
 
 if TYPE_CHECKING:
@@ -91,10 +91,15 @@ class RegistryActor(Desk):
             publisher=publisher,
             budget=Budget(self.limits.max_total_pending),
             defaults=defaults or TaskDefaults(),
-            grace=self.grace,
-            max_queue=self.limits.max_slot_queue,
+            rules=Rules(
+                grace=self.grace,
+                max_queue=self.limits.max_slot_queue,
+                limited=self.limiter is not None,
+                random=runtime.random,
+                audience=publisher,
+            ),
             limiter=self.limiter,
-            to_registry=partial(deliver, self.actor_ref),
+            to_registry=self.actor_inbox.put,
         )
 
     # -- slots -------------------------------------------------------------------------------------------------------

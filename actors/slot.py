@@ -1,15 +1,16 @@
 """The slot: one actor per key. It runs the two state machines of `admission` and carries out what they order.
 
-A handler decides (nothing has changed yet), commits (plain assignments), and carries the effects out one by one, each
-behind its own barrier. If deciding fails, the slot is reset in place: same actor, mailbox and refs, so that no second
-body can start in it and nothing that it held is leaked.
+A handler has a machine decide and assign, and carries the effects out one by one, each behind its own barrier. If
+deciding fails, the slot is reset in place: same actor, mailbox and refs, so that no second body can start in it and
+nothing that it held is leaked.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
-from actors.hands import Inform, Inside, SlotHands, SlotServices
+from actors.bodies import cancel
+from actors.hands import SlotHands, SlotServices
 from actors.messages import (
     Admit,
     AttemptEnded,
@@ -17,13 +18,11 @@ from actors.messages import (
     AttemptStarted,
     Denied,
     Drain,
-    Finished,
     Granted,
     Refused,
     Registered,
     Released,
     Retire,
-    Return,
     Ticket,
     View,
     Viewed,
@@ -32,11 +31,11 @@ from actors.messages import (
 )
 from actors.runtime import TimerFired
 from admission import effects as ordered
-from admission.effects import Cause, Effect, Phase, Rank
+from admission.effects import Cause, Phase
 from admission.events import EventKind
 from admission.outcome import Panicked, RejectionKind
-from admission.run import RunDecision, RunMachine, RunPhase, WorkerPanicked
-from admission.slot import PUBLIC_STATUS, SlotDecision, SlotMachine, Standing
+from admission.run import RunMachine, RunPhase, WorkerPanicked
+from admission.slot import PUBLIC_STATUS, SlotMachine, Standing
 from admission.snapshot import SlotView
 
 if TYPE_CHECKING:
@@ -44,10 +43,10 @@ if TYPE_CHECKING:
 
     from pykka import ActorRef
 
+    from actors.bodies import BodyJob
+    from admission.effects import Effect, Entry
 
 __all__ = ["SLOT_HANDLERS", "SlotActor"]
-
-_Emit, _Edge, _TRANSITION = ordered.Emit, ordered.Edge, EventKind.SLOT_TRANSITION
 
 
 class SlotActor(SlotHands):
@@ -78,27 +77,23 @@ class SlotActor(SlotHands):
         if machine.needs_unit(ticket.policy):
             unit = self.services.budget.take()
             self.units += unit
-        self._decided(machine.submit(ticket, unit=unit))
+        self._follow(machine.submit(ticket, unit=unit))
         ticket.decided()
 
     def on_registered(self, message: Registered) -> None:
         """The owner is registered."""
-        self._decided(self.machine.registered(message.id, message.epoch))
+        self._follow(self.machine.registered(message.id, message.epoch))
 
     def on_refused(self, message: Refused) -> None:
         """The owner is turned away. The registry hears when that is done: only then may it take the slot for idle."""
-        done = Inform(self.services.to_registry, Released(message.id), Rank.END)
-        decision = self.machine.refused(message.id)
-        if decision is None:
-            self.runtime.perform(self, [done])
-        else:
-            decision.effects.append(done)  # type: ignore[arg-type]
-            self._decided(decision)
+        effects = self.machine.refused(message.id) or []
+        effects.append(ordered.Vacate(message.id))
+        self._follow(effects)
 
     def on_withdraw(self, message: Withdraw) -> None:
         """Somebody wants a submission gone."""
         standing = self.run.standing if self.run is not None else Standing.FREE
-        self._decided(self.machine.withdraw(message.id, message.op, message.cause, standing))
+        self._follow(self.machine.withdraw(message.id, message.op, message.cause, standing))
 
     def on_view(self, message: View) -> None:
         """Say what the slot looks like."""
@@ -112,178 +107,130 @@ class SlotActor(SlotHands):
     def on_drain(self, message: Drain) -> None:
         """Shutdown."""
         self.draining = True
-        self._decided(self.machine.drain(message.deadline))
+        self._follow(self.machine.drain(message.deadline))
 
     def on_retire(self, _message: Retire) -> None:
         """End, or wait for the release of the body that is still inside."""
         self.retiring = True
-        if self.inside is None:
-            self.end()
+        self._end_if_empty()
 
     def on_granted(self, message: Granted) -> None:
         """A permit is there."""
-        if self._concerns_run(message):
-            self._ran(None if self.run is None else self.run.granted(message.attempt))
+        run = self.run
+        if run is not None and run.entry.id == message.id:
+            self._follow(run.granted(message.attempt))
 
     def on_denied(self, message: Denied) -> None:
         """A permit will never be there."""
-        if self._concerns_run(message):
+        run = self.run
+        if run is not None and run.entry.id == message.id:
             self.services.publisher.failure("limiter", message, message.error)
-            now = self.runtime.clock.monotonic()
-            self._ran(None if self.run is None else self.run.denied(message.attempt, message.error, now))
+            self._follow(run.denied(message.attempt, message.error, self.runtime.clock.monotonic()))
 
     def on_attempt_started(self, message: AttemptStarted) -> None:
         """The body is inside."""
-        inside = self._current(message)
-        if inside is None or inside.entered:
+        job, run = self._current(message), self.run
+        if job is None or job.known_inside:
             return
-        inside.entered = True
-        self.log_body(EventKind.BODY_ENTERED, inside, {"entered_at": message.at})
-        self._ran(None if self.run is None else self.run.started(message.attempt, message.at))
+        job.known_inside = True
+        if not self.services.publisher.passes_over(job.ticket):
+            self._log_entered(job, message.at)
+        if run is not None:
+            self._follow(run.started(message.attempt, message.at))
 
     def on_attempt_ended(self, message: AttemptEnded) -> None:
         """The attempt has ended; its body may still be inside."""
-        inside = self._current(message)
-        if inside is None:
+        job, run, at = self._current(message), self.run, message.at
+        if job is None:
             return
         if message.released:
-            self._left(inside, message.at)
+            self._left(job, at)
         if isinstance(message.result, WorkerPanicked):
             self.services.publisher.failure("worker", message, RuntimeError(message.result.reason))
-        now = message.at if message.at is not None else self.runtime.clock.monotonic()
-        self._ran(
-            None
-            if self.run is None
-            else self.run.ended(message.attempt, message.result, released=message.released, now=now)
-        )
-        self._end_if_retired()
+        if run is not None:
+            now = at if at is not None else self.runtime.clock.monotonic()
+            self._follow(run.ended(message.attempt, message.result, released=message.released, now=now))
+        if self.retiring:
+            self._end_if_empty()
 
     def on_attempt_released(self, message: AttemptReleased) -> None:
         """The body of an attempt that has ended before has left."""
-        inside = self._current(message)
-        if inside is None:
+        job, run, at = self._current(message), self.run, message.at
+        if job is None:
             return
-        self._left(inside, message.at)
-        now = message.at if message.at is not None else self.runtime.clock.monotonic()
-        self._ran(None if self.run is None else self.run.released(message.attempt, now=now))
-        self._end_if_retired()
+        self._left(job, at)
+        if run is not None:
+            self._follow(run.released(message.attempt, now=at if at is not None else self.runtime.clock.monotonic()))
+        if self.retiring:
+            self._end_if_empty()
 
     def on_run_timer(self, message: TimerFired) -> bool:
         """A timer of the run is due, if it is still one; tell whether it is."""
         for kind, token in self.timers.items():
             if token is message.token:
                 del self.timers[kind]
-                self._ran(None if self.run is None else self.run.fired(kind, self.runtime.clock.monotonic()))
+                if self.run is not None:
+                    self._follow(self.run.fired(kind, self.runtime.clock.monotonic()))
                 return True
         return False
 
     # -- from decisions to effects -------------------------------------------------------------------------------------
 
-    def _decided(self, decision: SlotDecision | None) -> None:
-        """Commit what the slot's machine decided, follow it through, and carry it all out."""
-        if decision is not None:
-            self._commit(decision)
-            if decision.effects:
-                self._follow(decision.effects)
-
-    def _ran(self, decision: RunDecision | None) -> None:
-        """Commit what the run's machine decided, follow it through, and carry it all out."""
-        if decision is not None and self.run is not None:
-            self.run.commit(decision)
-            if decision.effects:
-                self._follow(decision.effects)
-
-    def _commit(self, decision: SlotDecision) -> None:
-        machine = self.machine
-        if decision.phase is not machine.phase and PUBLIC_STATUS[decision.phase] is not PUBLIC_STATUS[machine.phase]:
-            self.since = self.runtime.clock.monotonic()
-        machine.commit(decision)
-
-    def _follow(self, effects: list[Effect]) -> None:
+    def _follow(self, effects: list[Effect] | None) -> None:
         """Let each machine decide about what the other ordered, then carry everything out in the order of ranks.
 
-        If a decision fails on the way, what was decided before it is still carried out: it is committed.
+        If a decision fails on the way, what was decided before it is still carried out.
         """
-        chain: list[Any] = effects
-        out: list[Any] = []
-        silent = self.services.publisher.silent
-        passed_over = 0  # of most events nobody wants to hear
+        if not effects:
+            return
+        out: list[Effect] = []
         effect: Any = None
         try:
-            for effect in chain:  # grows while it is walked
+            for effect in effects:  # grows while it is walked
                 kind = type(effect)  # pyright: ignore[reportUnknownVariableType]
-                if kind is _Emit:
-                    if effect.kind in silent and effect.entry.notify is None:
-                        passed_over += 1
-                        continue
-                elif kind is _Edge:
-                    if _TRANSITION in silent:
-                        passed_over += 1
-                        continue
-                elif kind in _STEPS:
-                    chain += _STEPS[kind](self, effect, out)
-                    continue
-                out.append(effect)
-            if passed_over:
-                self.services.publisher.skip(passed_over)
+                if kind in _STEPS:
+                    effects.extend(_STEPS[kind](self, effect, out))
+                else:
+                    out.append(effect)
         except BaseException:
-            rest = chain[chain.index(effect) + 1 :]
+            rest = effects[effects.index(effect) + 1 :]
             self.runtime.perform(self, ordered.in_order(out + [left for left in rest if type(left) not in _STEPS]))
             raise
+        status = PUBLIC_STATUS[self.machine.phase]
+        if status is not self.status:
+            self.status = status
+            self.since = self.runtime.clock.monotonic()
         if out:
-            self.runtime.perform(self, ordered.in_order(out) if len(out) > 1 else out)
+            self.runtime.perform(self, ordered.in_order(out))
 
-    def _step_start(self, effect: ordered.StartRun, _out: list[Any]) -> Iterable[Any]:
-        ticket = effect.entry
+    def _step_start(self, effect: ordered.StartRun, _out: list[Effect]) -> Iterable[Effect]:
+        ticket, services = effect.entry, self.services
         assert isinstance(ticket, Ticket)
-        services = self.services
-        self.run = run = RunMachine(
-            ticket,
-            ticket.spec.resolve(services.defaults),
-            grace=services.grace,
-            limited=services.limiter is not None,
-            random=services.runtime.random,
-        )
-        decision = run.start(cancelled=effect.cancelled)
-        run.commit(decision)
-        return decision.effects
+        self.run = run = RunMachine(ticket, ticket.spec.resolve(services.defaults), services.rules)
+        return run.start(cancelled=effect.cancelled)
 
-    def _step_claim(self, effect: ordered.ClaimRun, _out: list[Any]) -> Iterable[Any]:
+    def _step_claim(self, effect: ordered.ClaimRun, _out: list[Effect]) -> Iterable[Effect]:
         return self._claim(effect.cause, None)
 
-    def _step_drain(self, effect: ordered.DrainRun, _out: list[Any]) -> Iterable[Any]:
+    def _step_drain(self, effect: ordered.DrainRun, _out: list[Effect]) -> Iterable[Effect]:
         return self._claim(Cause.DRAIN, effect.deadline)
 
-    def _claim(self, cause: Cause, deadline: float | None) -> Iterable[Any]:
+    def _claim(self, cause: Cause, deadline: float | None) -> Iterable[Effect]:
         run = self.run
-        decision = run.claim(cause, self.runtime.clock.monotonic(), deadline) if run is not None else None
-        if run is None or decision is None:
-            return ()
-        run.commit(decision)
-        return decision.effects
+        return (run.claim(cause, self.runtime.clock.monotonic(), deadline) or ()) if run is not None else ()
 
-    def _step_finish(self, effect: ordered.Finish, out: list[Any]) -> Iterable[Any]:
-        finished = Finished(self.owner(), effect.outcome, effect.lingering, effect.forced_by)
-        out.append(Inform(self.services.to_registry, finished, Rank.END))  # first: the run is over whatever comes now
-        decision = self.machine.finished(lingering=effect.lingering)
-        self._commit(decision)
+    def _step_finish(self, effect: ordered.Finish, out: list[Effect]) -> Iterable[Effect]:
+        out.append(effect)  # first: the run is over whatever comes now
+        freed = self.machine.finished(lingering=effect.lingering)
         if not effect.lingering:
             self.run = None
-        return decision.effects
+        return freed
 
-    def _step_release(self, _effect: ordered.ReleaseRun, out: list[Any]) -> Iterable[Any]:
-        ticket = self.owner()
-        decision = self.machine.released()
-        out.append(Inform(self.services.to_registry, Released(ticket.id), Rank.END))
-        self._commit(decision)
+    def _step_release(self, _effect: ordered.ReleaseRun, out: list[Effect]) -> Iterable[Effect]:
+        out.append(ordered.Vacate(self.owner().id))
+        freed = self.machine.released()
         self.run = None
-        return decision.effects
-
-    def _step_return_permit(self, effect: ordered.ReturnPermit, out: list[Any]) -> Iterable[Any]:
-        limiter, run = self.services.limiter, self.run
-        if limiter is not None and run is not None:
-            out.append(Inform(limiter.actor_inbox.put, Return(run.entry.id, effect.attempt), Rank.RETURN))
-        return ()
+        return freed
 
     # -- faults --------------------------------------------------------------------------------------------------------
 
@@ -303,7 +250,8 @@ class SlotActor(SlotHands):
                 self.services.to_registry(Released(message.id))
             case _:
                 pass
-        self._end_if_retired()
+        if self.retiring:
+            self._end_if_empty()
         return error
 
     def _remember(self, message: Any) -> None:
@@ -313,11 +261,11 @@ class SlotActor(SlotHands):
                 self.draining = True
             case Retire():
                 self.retiring = True
-            case AttemptStarted() if (inside := self._current(message)) is not None and not inside.entered:
-                inside.entered = True
-                self.log_body(EventKind.BODY_ENTERED, inside, {"entered_at": message.at})
-            case AttemptReleased() | AttemptEnded(released=True) if (inside := self._current(message)) is not None:
-                self._left(inside, message.at)
+            case AttemptStarted() if (job := self._current(message)) is not None and not job.known_inside:
+                job.known_inside = True
+                self._log_entered(job, message.at)
+            case AttemptReleased() | AttemptEnded(released=True) if (job := self._current(message)) is not None:
+                self._left(job, message.at)
             case _:
                 pass
 
@@ -332,82 +280,73 @@ class SlotActor(SlotHands):
         """Give up the owner and the line, keep the actor; with a body inside stay *terminating* until it has left."""
         machine, run, inside, services = self.machine, self.run, self.inside, self.services
         owner = machine.owner
-        over = run is not None and run.standing is Standing.OVER
-        out: list[Any] = []
+        over = run is not None and run.entry is owner and run.standing is Standing.OVER
+        out: list[Effect] = []
         for kind in list(self.timers):
             self.drop_timer(kind)
-        if services.limiter is not None and run is not None and inside is None:
-            out.append(Inform(services.limiter.actor_inbox.put, Return(run.entry.id, run.attempt), Rank.RETURN))
+        if run is not None and inside is None:
+            out.append(ordered.ReturnPermit(run.entry.id, run.attempt))
         if inside is not None:
-            inside.scope.cancel(Cause.CANCEL)
+            cancel(inside.ctx, Cause.CANCEL)
             out.append(ordered.KillAttempt())
         for entry in machine.line:
-            assert isinstance(entry, Ticket)
-            out += self._lost_in_reset(entry, reason)
+            if entry is not owner:
+                out += _lost_in_reset(entry, reason)
         if failing is not None:
             failing.decided()
-        if failing is not None and failing is not owner and machine.line.get(failing.id) is None:
-            out += self._lost_in_reset(failing, reason)
+            if failing is not owner and machine.line.get(failing.id) is None:
+                out += _lost_in_reset(failing, reason)
         if owner is not None and not over:
-            assert isinstance(owner, Ticket)
-            finished = Finished(owner, Panicked(reason), lingering=inside is not None)
-            out.append(Inform(services.to_registry, finished, Rank.END))
+            out.append(ordered.Finish(owner, Panicked(reason), lingering=inside is not None))
         elif owner is not None and inside is None:
-            out.append(Inform(services.to_registry, Released(owner.id), Rank.END))
+            out.append(ordered.Vacate(owner.id))
         services.budget.give(self.units)
         self.units = 0
-        self.machine = fresh = SlotMachine(services.max_queue)
+        self.machine = fresh = SlotMachine(services.rules)
         fresh.draining = self.draining
         fresh.owner = owner if inside is not None else None
         fresh.phase = Phase.TERMINATING if inside is not None else Phase.CLOSED if self.draining else Phase.IDLE
         out += _edges(machine.phase, fresh.phase)
         self.run = self._lingering_run(inside) if inside is not None else None
+        self.status = PUBLIC_STATUS[fresh.phase]
         self.since = self.runtime.clock.monotonic()
         self.runtime.perform(self, ordered.in_order(out))
 
-    def _lost_in_reset(self, ticket: Ticket, reason: str) -> tuple[Any, ...]:
-        kind = RejectionKind.ADMISSION_FAILED
-        fields = {"rejection_kind": kind, "reason": reason}
-        return (
-            ordered.Emit(EventKind.SUBMISSION_REJECTED, ticket, None, fields),
-            ordered.Reject(ticket, kind, reason),
-        )
-
-    def _lingering_run(self, inside: Inside) -> RunMachine:
+    def _lingering_run(self, job: BodyJob) -> RunMachine:
         """Make the machine of a run that has its outcome and whose body has not left."""
-        services = self.services
-        run = RunMachine(
-            inside.ticket,
-            services.defaults.settings,
-            grace=services.grace,
-            limited=services.limiter is not None,
-            random=services.runtime.random,
-        )
-        run.phase, run.attempt, run.claimed = RunPhase.LINGERING, inside.attempt, True
+        run = RunMachine(job.ticket, self.services.defaults.settings, self.services.rules)
+        run.phase, run.attempt, run.claimed = RunPhase.LINGERING, job.attempt, True
         return run
 
     # -- parts ---------------------------------------------------------------------------------------------------------
 
-    def _concerns_run(self, message: Granted | Denied) -> bool:
-        return self.run is not None and self.run.entry.id == message.id
-
-    def _current(self, message: AttemptStarted | AttemptEnded | AttemptReleased) -> Inside | None:
+    def _current(self, message: AttemptStarted | AttemptEnded | AttemptReleased) -> BodyJob | None:
         """Return the attempt that has a worker if the message is about it."""
-        inside = self.inside
-        current = inside is not None and inside.ticket.id == message.id and inside.attempt == message.attempt
-        return inside if current else None
+        job = self.inside
+        current = job is not None and job.attempt == message.attempt and job.ticket.id == message.id
+        return job if current else None
 
-    def _left(self, inside: Inside, at: float | None) -> None:
+    def _log_entered(self, job: BodyJob, at: float) -> None:
+        self.log_body(EventKind.BODY_ENTERED, job, {"entered_at": at})
+
+    def _left(self, job: BodyJob, at: float | None) -> None:
         """Remember that the code of this attempt has left, before anything is decided about it."""
         self.inside = None
-        if at is not None and inside.entered:
-            self.log_body(EventKind.BODY_LEFT, inside, {"left_at": at})
+        if at is not None and job.known_inside and not self.services.publisher.passes_over(job.ticket):
+            self.log_body(EventKind.BODY_LEFT, job, {"left_at": at})
         if self.run is not None and self.run.phase is RunPhase.LINGERING:
-            self.log_body(EventKind.ATTEMPT_RELEASED, inside, {})
+            self.log_body(EventKind.ATTEMPT_RELEASED, job, {})
 
-    def _end_if_retired(self) -> None:
-        if self.retiring and self.inside is None:
+    def _end_if_empty(self) -> None:
+        """Being retired: end as soon as no body is inside."""
+        if self.inside is None:
             self.end()
+
+
+def _lost_in_reset(entry: Entry, reason: str) -> tuple[Effect, ...]:
+    kind = RejectionKind.ADMISSION_FAILED
+    fields = {"rejection_kind": kind, "reason": reason}
+    return ordered.Emit(EventKind.SUBMISSION_REJECTED, entry, None, fields), ordered.Reject(entry, kind, reason)
 
 
 def _edges(before: Phase, after: Phase) -> list[ordered.Edge]:
@@ -441,7 +380,6 @@ _STEPS: dict[type, Any] = {
     ordered.DrainRun: SlotActor._step_drain,  # noqa: SLF001
     ordered.Finish: SlotActor._step_finish,  # noqa: SLF001
     ordered.ReleaseRun: SlotActor._step_release,  # noqa: SLF001
-    ordered.ReturnPermit: SlotActor._step_return_permit,  # noqa: SLF001
 }
 """Effects of one machine about which the other decides, in the same turn."""
 

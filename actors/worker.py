@@ -14,29 +14,40 @@ from actors.messages import (
     Kill,
     Stop,
 )
-from actors.runtime import RuntimeActor, mailbox_of
+from actors.runtime import RuntimeActor
 from admission.run import AttemptRaised, WorkerPanicked
 
 if TYPE_CHECKING:
-    from pykka import ActorRef
+    from collections.abc import Callable
 
     from actors.bodies import BodyJob, BodyRunner
     from actors.runtime import Runtime
 
 __all__ = ["WorkerActor"]
 
+_BEGIN = Begin()  # it says nothing but itself
+
 
 class WorkerActor(RuntimeActor):
     """Between one body and the slot. If it fails it says so and lives on until the body has left."""
 
-    def __init__(self, runtime: Runtime, slot: ActorRef[Any], runner: BodyRunner, job: BodyJob) -> None:
+    handed_over = False
+    """Whether the runner has the body."""
+    ended = False
+    """Whether the slot knows how the attempt ended."""
+
+    def __init__(self, runtime: Runtime, to_slot: Callable[[Any], object], runner: BodyRunner, job: BodyJob) -> None:
         super().__init__(runtime)
-        self.to_slot = mailbox_of(slot).put
+        self.to_slot = to_slot
         self.runner = runner
         self.job = job
-        self.handed_over = False  # the runner has the body
-        self.ended = False  # the slot knows how the attempt ended
-        job.report_to = self.actor_inbox.put
+        job.to_worker = self.actor_inbox.put
+
+    @classmethod
+    def begin(cls, runtime: Runtime, to_slot: Callable[[Any], object], runner: BodyRunner, job: BodyJob) -> None:
+        """Start a worker and have it begin. The job knows its mailbox; nobody needs a ref."""
+        cls(runtime, to_slot, runner, job).attach()
+        job.to_worker(_BEGIN)
 
     def on_begin(self, _message: Begin) -> None:
         """Hand the body over."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from enum import IntEnum
 from operator import attrgetter
-from typing import TYPE_CHECKING, Any, ClassVar, Final, TypeAlias
+from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias
 
 from admission.labels import Label
 
@@ -20,7 +20,6 @@ if TYPE_CHECKING:
     from admission.policy import AdmissionPolicy
 
 __all__ = [
-    "NO_FIELDS",
     "AcquirePermit",
     "AnswerWithdrawal",
     "BeginAttempt",
@@ -46,6 +45,7 @@ __all__ = [
     "StartRun",
     "StopAttempt",
     "TimerKind",
+    "Vacate",
     "in_order",
 ]
 
@@ -57,6 +57,8 @@ class Entry:
     id: TaskId
     policy: AdmissionPolicy
     name: str
+    followed: bool = field(default=False, kw_only=True)
+    """Whether somebody asked to hear of everything that happens to this one."""
 
 
 class Phase(Label):
@@ -114,6 +116,7 @@ class SetCancelFlag:
 class ReturnPermit:
     """Give up the permit of this attempt, held or still asked for."""
 
+    id: TaskId
     attempt: int
     rank: ClassVar[Rank] = Rank.RETURN
 
@@ -134,10 +137,6 @@ class Emit:
     attempt: int | None = None
     fields: dict[str, Any] = field(default_factory=dict)
     rank: ClassVar[Rank] = Rank.EVENT
-
-
-NO_FIELDS: Final[dict[str, Any]] = {}
-"""For an event that has nothing to say but its kind; shared, never written to."""
 
 
 @dataclass(slots=True)
@@ -250,6 +249,7 @@ class Reject:
 class Finish:
     """The run has its outcome; `lingering` where its body has not left yet, `forced_by` what ended the wait for it."""
 
+    entry: Entry
     outcome: Outcome[Any]
     lingering: bool = False
     forced_by: Cause | None = None
@@ -260,6 +260,14 @@ class Finish:
 class ReleaseRun:
     """The body of a run that already has its outcome has left."""
 
+    rank: ClassVar[Rank] = Rank.END
+
+
+@dataclass(slots=True)
+class Vacate:
+    """Tell that nothing of this submission is left in the slot."""
+
+    id: TaskId
     rank: ClassVar[Rank] = Rank.END
 
 
@@ -290,6 +298,7 @@ Effect: TypeAlias = (
     | Reject
     | Finish
     | ReleaseRun
+    | Vacate
     | Register
 )
 
@@ -299,4 +308,4 @@ _rank = attrgetter("rank")
 
 def in_order(effects: list[Effect]) -> list[Effect]:
     """Return the effects of one turn in the order in which they are carried out (stable within a rank)."""
-    return sorted(effects, key=_rank)
+    return sorted(effects, key=_rank) if len(effects) > 1 else effects

@@ -1,7 +1,7 @@
 """How the owner's run goes: attempts, retries, timeouts, cancellation, release. All of it a pure state machine.
 
-A method reads the state and returns a :class:`RunDecision` (or None for a message that is not current in this phase);
-nothing changes until :meth:`RunMachine.commit`, which only assigns. Time comes in with the messages.
+Each method is one message: it decides, then assigns what is new, the phase last, and returns the effects in the order
+in which they were decided (None for a message that is not current in this phase). Time comes in with the messages.
 """
 
 from __future__ import annotations
@@ -10,7 +10,6 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, Generic, TypeAlias, TypeVar
 
 from admission.effects import (
-    NO_FIELDS,
     AcquirePermit,
     BeginAttempt,
     CancelTimer,
@@ -34,7 +33,7 @@ from admission.outcome import Cancelled, Completed, Failed, Fatal, ForceAborted,
 from admission.slot import Standing
 
 if TYPE_CHECKING:
-    from admission.backoff import RandomSource
+    from admission.rules import Rules
     from admission.spec import RunSettings
 
 __all__ = [
@@ -43,7 +42,6 @@ __all__ = [
     "AttemptResult",
     "AttemptReturned",
     "BodyResult",
-    "RunDecision",
     "RunMachine",
     "RunPhase",
     "WorkerPanicked",
@@ -132,31 +130,16 @@ _NEW, _WAITING_PERMIT, _STARTING, _INSIDE = RunPhase.NEW, RunPhase.WAITING_PERMI
 _OVERDUE, _REPORTED, _PAUSING = RunPhase.OVERDUE, RunPhase.REPORTED, RunPhase.PAUSING
 _LINGERING, _OVER = RunPhase.LINGERING, RunPhase.OVER
 _ATTEMPT_STARTING: Final = EventKind.ATTEMPT_STARTING
+_DONE: Final[Completed[None]] = Completed(None)
+_CANCELLED: Final = Cancelled()
 
 _WITH_BODY: Final = frozenset({_STARTING, _INSIDE, _OVERDUE, _REPORTED})
 
 _UNREPORTED: Final = frozenset({_STARTING, _INSIDE, _OVERDUE})
 
 
-class RunDecision:
-    """What is to be assigned, what is to be done, and the end of the run if this is it."""
-
-    __slots__ = ("attempt", "claimed", "deadline", "effects", "entered_at", "forced_by", "phase", "result", "retries")
-
-    def __init__(self, machine: RunMachine, effects: list[Effect]) -> None:
-        self.phase = machine.phase
-        self.attempt = machine.attempt
-        self.retries = machine.retries
-        self.claimed = machine.claimed
-        self.deadline = machine.deadline
-        self.forced_by = machine.forced_by
-        self.entered_at = machine.entered_at
-        self.result = machine.result
-        self.effects = effects
-
-
 class RunMachine:
-    """The state of one run. `limited` where attempts need a permit, `grace` in seconds."""
+    """The state of one run."""
 
     __slots__ = (
         "attempt",
@@ -165,23 +148,17 @@ class RunMachine:
         "entered_at",
         "entry",
         "forced_by",
-        "grace",
-        "limited",
         "phase",
-        "random",
         "result",
         "retries",
+        "rules",
         "settings",
     )
 
-    def __init__(
-        self, entry: Entry, settings: RunSettings, *, grace: float, limited: bool, random: RandomSource
-    ) -> None:
+    def __init__(self, entry: Entry, settings: RunSettings, rules: Rules) -> None:
         self.entry = entry
         self.settings = settings
-        self.grace = grace
-        self.limited = limited
-        self.random = random
+        self.rules = rules
         self.phase = _NEW
         self.attempt = 0
         self.retries = 0
@@ -190,17 +167,6 @@ class RunMachine:
         self.forced_by: Cause | None = None
         self.entered_at: float | None = None
         self.result: BodyResult[Any] | None = None
-
-    def commit(self, decision: RunDecision) -> None:
-        """Assign what was decided."""
-        self.phase = decision.phase
-        self.attempt = decision.attempt
-        self.retries = decision.retries
-        self.claimed = decision.claimed
-        self.deadline = decision.deadline
-        self.forced_by = decision.forced_by
-        self.entered_at = decision.entered_at
-        self.result = decision.result
 
     @property
     def standing(self) -> Standing:
@@ -211,98 +177,98 @@ class RunMachine:
 
     # -- messages ------------------------------------------------------------------------------------------------
 
-    def start(self, *, cancelled: bool = False) -> RunDecision:
+    def start(self, *, cancelled: bool = False) -> list[Effect]:
         """Start the first attempt, or end the run before any."""
-        decision = RunDecision(self, [])
+        effects: list[Effect] = []
         if cancelled:
-            self._finish(decision, Cancelled())
+            self._finish(effects, _CANCELLED)
         else:
-            self._next_attempt(decision)
-        return decision
+            self._next_attempt(effects)
+        return effects
 
-    def granted(self, attempt: int) -> RunDecision | None:
+    def granted(self, attempt: int) -> list[Effect] | None:
         """The permit for this attempt is there."""
         if self.phase is not _WAITING_PERMIT or attempt != self.attempt:
             return None
-        decision = RunDecision(self, [])
-        self._begin(decision)
-        return decision
+        effects: list[Effect] = []
+        self._begin(effects, attempt)
+        return effects
 
-    def denied(self, attempt: int, error: BaseException, now: float) -> RunDecision | None:
+    def denied(self, attempt: int, error: BaseException, now: float) -> list[Effect] | None:
         """The limiter failed over this attempt's permit: it counts as an attempt that could not be started."""
         if self.phase is not _WAITING_PERMIT or attempt != self.attempt:
             return None
-        decision = RunDecision(self, [Emit(_ATTEMPT_STARTING, self.entry, attempt)])
-        self._settle(decision, AttemptRaised(error, str(error)), now, held=False)
-        return decision
+        effects: list[Effect] = [Emit(_ATTEMPT_STARTING, self.entry, attempt)]
+        self._settle(effects, AttemptRaised(error, str(error)), now, held=False)
+        return effects
 
-    def started(self, attempt: int, at: float) -> RunDecision | None:
+    def started(self, attempt: int, at: float) -> list[Effect] | None:
         """The body was entered at this instant; its timeout counts from here."""
         if self.phase is not _STARTING or attempt != self.attempt:
             return None
         effects: list[Effect] = []
-        decision = RunDecision(self, effects)
-        decision.phase = _INSIDE
-        decision.entered_at = at
         if self.settings.attempt_timeout is not None:
             effects.append(SetTimer(TimerKind.TIMEOUT, at + self.settings.attempt_timeout))
-        return decision
+        self.entered_at = at
+        self.phase = _INSIDE
+        return effects
 
-    def ended(self, attempt: int, result: AttemptResult[Any], *, released: bool, now: float) -> RunDecision | None:
+    def ended(self, attempt: int, result: AttemptResult[Any], *, released: bool, now: float) -> list[Effect] | None:
         """The worker reports how the body ended, and whether its code has left."""
         if self.phase not in _UNREPORTED or attempt != self.attempt:
             return self.released(attempt, now=now) if released else None
-        decision = RunDecision(self, [])
+        effects: list[Effect] = []
         if isinstance(result, WorkerPanicked):
-            self._drop_body_timers(decision)
+            self._drop_body_timers(effects)
             if not released:  # nobody waits for the result any more, so the body may as well stop
-                decision.effects += (SetCancelFlag(Cause.CANCEL), KillAttempt())
-            elif self.limited:
-                decision.effects.append(ReturnPermit(attempt))
-            self._finish(decision, Panicked(result.reason), lingering=not released)
+                effects += (SetCancelFlag(Cause.CANCEL), KillAttempt())
+            elif self.rules.limited:
+                effects.append(ReturnPermit(self.entry.id, attempt))
+            self._finish(effects, Panicked(result.reason), lingering=not released)
         elif released:
-            self._settle(decision, self._timed_out() if self.phase is _OVERDUE else result, now)
+            self._settle(effects, self._timed_out() if self.phase is _OVERDUE else result, now)
         elif self.phase is not _OVERDUE:
-            decision.phase = _REPORTED
-            decision.result = result
-            decision.effects.append(CancelTimer(TimerKind.TIMEOUT))
-        return decision
+            effects.append(CancelTimer(TimerKind.TIMEOUT))
+            self.result = result
+            self.phase = _REPORTED
+        return effects
 
-    def released(self, attempt: int, *, now: float) -> RunDecision | None:
+    def released(self, attempt: int, *, now: float) -> list[Effect] | None:
         """The body's code has left."""
         if attempt != self.attempt:
             return None
-        decision = RunDecision(self, [])
+        effects: list[Effect] = []
         if self.phase is _LINGERING:
-            decision.phase = _OVER
-            if self.limited:
-                decision.effects.append(ReturnPermit(attempt))
-            decision.effects.append(ReleaseRun())
+            if self.rules.limited:
+                effects.append(ReturnPermit(self.entry.id, attempt))
+            effects.append(ReleaseRun())
+            self.phase = _OVER
         elif self.phase is _REPORTED and self.result is not None:
-            self._settle(decision, self.result, now)
+            self._settle(effects, self.result, now)
         elif self.phase is _OVERDUE:
-            self._settle(decision, self._timed_out(), now)
+            self._settle(effects, self._timed_out(), now)
         else:
             return None
-        return decision
+        return effects
 
-    def fired(self, timer: TimerKind, now: float) -> RunDecision | None:
+    def fired(self, timer: TimerKind, now: float) -> list[Effect] | None:
         """A timer of this run is due."""
-        decision = RunDecision(self, [])
+        effects: list[Effect] = []
         match timer:
             case TimerKind.TIMEOUT if self.phase is _INSIDE:
-                self._overdue(decision, now)
+                self._overdue(effects, now)
             case TimerKind.GRACE if self.phase in _WITH_BODY:
-                self._drop_body_timers(decision)
-                decision.effects.append(KillAttempt())
-                self._finish(decision, ForceAborted(), lingering=True, forced_by=self.forced_by)
+                forced_by = self.forced_by
+                self._drop_body_timers(effects)
+                effects.append(KillAttempt())
+                self._finish(effects, ForceAborted(), lingering=True, forced_by=forced_by)
             case TimerKind.PAUSE if self.phase is _PAUSING:
-                self._next_attempt(decision)
+                self._next_attempt(effects)
             case _:
                 return None
-        return decision
+        return effects
 
-    def claim(self, cause: Cause, now: float, deadline: float | None = None) -> RunDecision | None:
+    def claim(self, cause: Cause, now: float, deadline: float | None = None) -> list[Effect] | None:
         """Somebody wants the run stopped. The first one claims it; a drain may bring its deadline forward.
 
         Its body has until the earlier of `deadline` and `grace` seconds from now.
@@ -311,140 +277,145 @@ class RunMachine:
         if standing is Standing.OVER or (standing is Standing.CLAIMED and deadline is None):
             return None
         effects: list[Effect] = []
-        decision = RunDecision(self, effects)
         if standing is Standing.FREE:
-            decision.claimed = True
-            if self.phase is _WAITING_PERMIT:
-                effects.append(ReturnPermit(self.attempt))
-                self._finish(decision, Cancelled())
-                return decision
-            if self.phase is _PAUSING:
-                effects.append(CancelTimer(TimerKind.PAUSE))
-                self._finish(decision, Cancelled())
-                return decision
+            if self.phase is _WAITING_PERMIT or self.phase is _PAUSING:
+                waits = self.phase is _WAITING_PERMIT
+                effects.append(ReturnPermit(self.entry.id, self.attempt) if waits else CancelTimer(TimerKind.PAUSE))
+                self.claimed = True
+                self._finish(effects, _CANCELLED)
+                return effects
             effects.append(SetCancelFlag(cause))
             effects.append(StopAttempt(cause))
-        by = self.deadline  # of an overdue body it is set by its timeout; a later claim does not extend it
-        if by is None:
-            by, decision.forced_by = now + self.grace, cause
+        by, forced_by = self.deadline, self.forced_by
+        if by is None:  # of an overdue body it is set by its timeout; a later claim does not extend it
+            by, forced_by = now + self.rules.grace, cause
         if deadline is not None and deadline <= by:
-            by, decision.forced_by = deadline, cause
+            by, forced_by = deadline, cause
         if by != self.deadline:
-            decision.deadline = by
             effects.append(SetTimer(TimerKind.GRACE, by))
-        return decision
+        self.deadline, self.forced_by = by, forced_by
+        self.claimed = True
+        return effects
 
     # -- parts ---------------------------------------------------------------------------------------------------
 
-    def _next_attempt(self, decision: RunDecision) -> None:
-        decision.attempt += 1
-        decision.entered_at = decision.result = None
-        if self.limited:
-            decision.phase = _WAITING_PERMIT
-            decision.effects.append(AcquirePermit(decision.attempt))
+    def _next_attempt(self, effects: list[Effect]) -> None:
+        attempt = self.attempt + 1
+        if self.rules.limited:
+            effects.append(AcquirePermit(attempt))
+            self.attempt, self.entered_at, self.result = attempt, None, None
+            self.phase = _WAITING_PERMIT
         else:
-            self._begin(decision)
+            self._begin(effects, attempt)
 
-    def _begin(self, decision: RunDecision) -> None:
-        decision.phase = _STARTING
-        decision.effects.append(Emit(_ATTEMPT_STARTING, self.entry, decision.attempt, NO_FIELDS))
-        decision.effects.append(BeginAttempt(decision.attempt))
+    def _begin(self, effects: list[Effect], attempt: int) -> None:
+        if not self.rules.audience.passes_over(self.entry):
+            effects.append(Emit(_ATTEMPT_STARTING, self.entry, attempt))
+        effects.append(BeginAttempt(attempt))
+        self.attempt, self.entered_at, self.result = attempt, None, None
+        self.phase = _STARTING
 
-    def _overdue(self, decision: RunDecision, now: float) -> None:
+    def _overdue(self, effects: list[Effect], now: float) -> None:
         fields = {"timeout": self.settings.attempt_timeout, "duration": self._elapsed(now)}
-        decision.phase = _OVERDUE
-        decision.effects += (
+        effects += (
             SetCancelFlag(Cause.TIMEOUT),
             Emit(EventKind.ATTEMPT_TIMED_OUT, self.entry, self.attempt, fields),
             StopAttempt(Cause.TIMEOUT),
         )
         if self.deadline is None:  # one that a claim has set comes first anyway
-            decision.deadline = now + self.grace
-            decision.forced_by = Cause.TIMEOUT
-            decision.effects.append(SetTimer(TimerKind.GRACE, decision.deadline))
+            deadline = now + self.rules.grace
+            effects.append(SetTimer(TimerKind.GRACE, deadline))
+            self.deadline, self.forced_by = deadline, Cause.TIMEOUT
+        self.phase = _OVERDUE
 
     def _timed_out(self) -> AttemptRaised:
         error = AttemptTimeoutError(self.settings.attempt_timeout or 0.0)
         return AttemptRaised(error, str(error))
 
-    def _settle(self, decision: RunDecision, result: BodyResult[Any], now: float, *, held: bool = True) -> None:
+    def _settle(self, effects: list[Effect], result: BodyResult[Any], now: float, *, held: bool = True) -> None:
         """The body has left: say how the attempt went, then end the run or prepare its next attempt (table E.2)."""
-        effects = decision.effects
-        elapsed = self._elapsed(now)
-        self._drop_body_timers(decision)
-        if self.limited and held:
-            effects.append(ReturnPermit(self.attempt))
+        self._drop_body_timers(effects)
+        if held and self.rules.limited:
+            effects.append(ReturnPermit(self.entry.id, self.attempt))
         if self.phase is not _OVERDUE:  # an overdue attempt was reported when it timed out
-            effects.append(self._attempt_event(result, elapsed))
-        if isinstance(result, AttemptCancelled):
-            self._finish(decision, Cancelled())
-        elif isinstance(result, AttemptReturned):
-            decision.retries = 0
+            self._report(effects, result, now)
+        if isinstance(result, AttemptReturned):
             if self.claimed:
-                self._finish(decision, Cancelled())
+                self._finish(effects, _CANCELLED)
             elif self.settings.restart.after_success:
-                self._rest(decision, elapsed, now)
+                self.retries = 0
+                self._rest(effects, now)
             else:
-                self._finish(decision, Completed(result.value))
+                self._finish(effects, _DONE if result.value is None else Completed(result.value))
+        elif isinstance(result, AttemptCancelled):
+            self._finish(effects, _CANCELLED)
         elif result.fatal:
-            self._finish(decision, Fatal(result.reason, result.error, result.exit_code))
+            self._finish(effects, Fatal(result.reason, result.error, result.exit_code))
         else:
-            self._retry_or_fail(decision, result, now)
+            self._retry_or_fail(effects, result, now)
 
     def _elapsed(self, now: float) -> float:
         return now - self.entered_at if self.entered_at is not None else 0.0
 
-    def _attempt_event(self, result: BodyResult[Any], elapsed: float) -> Emit:
-        fields: dict[str, Any] = {"duration": elapsed}
-        if isinstance(result, AttemptRaised):
-            fields["reason"] = result.reason
-            if result.exit_code is not None:
-                fields["exit_code"] = result.exit_code
-        return Emit(_ENDS[type(result)], self.entry, self.attempt, fields)
+    def _report(self, effects: list[Effect], result: BodyResult[Any], now: float) -> None:
+        failed = result if isinstance(result, AttemptRaised) else None
+        if failed is None and self.rules.audience.passes_over(self.entry):
+            return
+        fields: dict[str, Any] = {"duration": self._elapsed(now)}
+        if failed is not None:
+            fields["reason"] = failed.reason
+            if failed.exit_code is not None:
+                fields["exit_code"] = failed.exit_code
+        effects.append(Emit(_ENDS[type(result)], self.entry, self.attempt, fields))
 
-    def _rest(self, decision: RunDecision, elapsed: float, now: float) -> None:
+    def _rest(self, effects: list[Effect], now: float) -> None:
         """Pause after a success: the interval, and in any case no more than one attempt a millisecond."""
         interval = self.settings.restart.interval
-        delay = max(interval or 0.0, LEAST_PERIOD - elapsed)
+        delay = max(interval or 0.0, LEAST_PERIOD - self._elapsed(now))
         if interval is not None:
             fields = {"delay": delay, "backoff_source": BackoffSource.SUCCESS}
-            decision.effects.append(Emit(EventKind.BACKOFF_SCHEDULED, self.entry, self.attempt, fields))
+            effects.append(Emit(EventKind.BACKOFF_SCHEDULED, self.entry, self.attempt, fields))
         elif delay <= 0:
-            self._next_attempt(decision)
+            self._next_attempt(effects)
             return
-        self._pause(decision, now + delay)
+        self._pause(effects, now + delay)
 
-    def _retry_or_fail(self, decision: RunDecision, result: AttemptRaised, now: float) -> None:
+    def _retry_or_fail(self, effects: list[Effect], result: AttemptRaised, now: float) -> None:
         settings = self.settings
         if not settings.restart.after_failure:
-            self._finish(decision, Failed(result.reason, result.error, result.exit_code))
+            self._finish(effects, Failed(result.reason, result.error, result.exit_code))
             return
         if settings.max_retries is not None and self.retries >= settings.max_retries:
             reason = f"retry limit reached ({self.retries} of {settings.max_retries}): {result.reason}"
-            self._finish(decision, Failed(reason, result.error, result.exit_code))
+            self._finish(effects, Failed(reason, result.error, result.exit_code))
             return
-        delay = settings.backoff.delay_for_retry(self.retries, self.random)
-        decision.retries += 1
+        delay = settings.backoff.delay_for_retry(self.retries, self.rules.random)
         fields = {"delay": delay, "backoff_source": BackoffSource.FAILURE, "reason": result.reason}
-        decision.effects.append(Emit(EventKind.BACKOFF_SCHEDULED, self.entry, self.attempt, fields))
+        effects.append(Emit(EventKind.BACKOFF_SCHEDULED, self.entry, self.attempt, fields))
+        self.retries += 1
         if self.claimed:  # the pause ends as soon as it begins
-            self._finish(decision, Cancelled())
+            self._finish(effects, _CANCELLED)
         else:
-            self._pause(decision, now + delay)
+            self._pause(effects, now + delay)
 
-    def _pause(self, decision: RunDecision, due: float) -> None:
-        decision.phase = _PAUSING
-        decision.effects.append(SetTimer(TimerKind.PAUSE, due))
+    def _pause(self, effects: list[Effect], due: float) -> None:
+        effects.append(SetTimer(TimerKind.PAUSE, due))
+        self.phase = _PAUSING
 
     def _finish(
-        self, decision: RunDecision, outcome: Outcome[Any], *, lingering: bool = False, forced_by: Cause | None = None
+        self,
+        effects: list[Effect],
+        outcome: Outcome[Any],
+        *,
+        lingering: bool = False,
+        forced_by: Cause | None = None,
     ) -> None:
-        decision.phase = _LINGERING if lingering else _OVER
-        decision.effects.append(Finish(outcome, lingering, forced_by))
+        effects.append(Finish(self.entry, outcome, lingering, forced_by))
+        self.phase = _LINGERING if lingering else _OVER
 
-    def _drop_body_timers(self, decision: RunDecision) -> None:
+    def _drop_body_timers(self, effects: list[Effect]) -> None:
         if self.phase is _INSIDE and self.settings.attempt_timeout is not None:
-            decision.effects.append(CancelTimer(TimerKind.TIMEOUT))
+            effects.append(CancelTimer(TimerKind.TIMEOUT))
         if self.deadline is not None:
-            decision.effects.append(CancelTimer(TimerKind.GRACE))
-        decision.deadline = decision.forced_by = None
+            effects.append(CancelTimer(TimerKind.GRACE))
+            self.deadline = self.forced_by = None

@@ -1,9 +1,9 @@
 """Who owns a slot and who waits: every decision of admission, as a pure state machine.
 
-A `decide`-like method (`submit`, `registered`, `refused`, `withdraw`, `finished`, `released`, `drain`) reads the state
-and returns a :class:`SlotDecision`; nothing changes until :meth:`SlotMachine.commit`, which only assigns. What happens
-to a submission that finds its slot busy is one small function per policy in `_WHEN_BUSY`: a new policy is added there
-and nowhere else.
+Each method is one message (`submit`, `registered`, `refused`, `withdraw`, `finished`, `released`, `drain`): it decides,
+then assigns what is new, and returns the effects in the order in which they were decided. What can fail comes first.
+What happens to a submission that finds its slot busy is one small function per policy in `_WHEN_BUSY`: a new policy is
+added there and nowhere else.
 
 How the owner's attempts go is not decided here but in `admission.run`.
 """
@@ -16,7 +16,6 @@ from enum import Enum
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from admission.effects import (
-    NO_FIELDS,
     AnswerWithdrawal,
     Cause,
     ClaimRun,
@@ -40,13 +39,12 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from admission.identity import TaskId
+    from admission.rules import Rules
 
 __all__ = [
     "LEGAL_EDGES",
     "PUBLIC_STATUS",
     "Line",
-    "LineChange",
-    "SlotDecision",
     "SlotMachine",
     "Standing",
     "Withdrawal",
@@ -135,8 +133,6 @@ class Line:
         """The submission that starts next."""
         return next(iter(self._entries.values())) if self._entries else None
 
-    # A change is one of these with its submission; none of them can fail.
-
     def append(self, entry: Entry) -> None:
         """Put it behind the others."""
         if self._entries is None:
@@ -151,9 +147,10 @@ class Line:
 
     def swap_head(self, entry: Entry) -> None:
         """Put it in the place of the one that starts next."""
-        assert self._entries is not None
-        self._entries.popitem(last=False)
+        displaced = self.head
         self.push_head(entry)
+        if displaced is not None:
+            self.take(displaced)
 
     def take(self, entry: Entry) -> None:
         """Take it out, wherever it is."""
@@ -162,59 +159,29 @@ class Line:
         if not self._entries:
             self._entries = None
 
-    def clear(self, _last: Entry) -> None:
+    def clear(self) -> None:
         """Take all out."""
         self._entries = None
-
-
-class LineChange(NamedTuple):
-    """One change of the line."""
-
-    how: Callable[[Line, Entry], None]
-    entry: Entry
-
-
-class SlotDecision:
-    """What is to be assigned, and what is to be done then."""
-
-    __slots__ = ("draining", "effects", "kept", "line", "owner", "phase")
-
-    def __init__(self, machine: SlotMachine, effects: list[Effect]) -> None:
-        self.phase = machine.phase
-        self.owner = machine.owner
-        self.kept = machine.kept
-        self.draining = machine.draining
-        self.line: LineChange | None = None
-        self.effects = effects
 
 
 class SlotMachine:
     """The state of one slot: its phase, its owner, withdrawals kept for the decision, and the line behind the owner."""
 
-    __slots__ = ("draining", "kept", "line", "max_queue", "owner", "phase")
+    __slots__ = ("draining", "kept", "line", "owner", "phase", "rules")
 
-    def __init__(self, max_queue: int | None = None) -> None:
-        self.max_queue = max_queue
+    def __init__(self, rules: Rules) -> None:
+        self.rules = rules
         self.phase: Phase = _ABSENT
         self.owner: Entry | None = None
         self.kept: tuple[Withdrawal, ...] = ()
         self.draining = False
         self.line = Line()
 
-    def commit(self, decision: SlotDecision) -> None:
-        """Assign what was decided."""
-        self.phase = decision.phase
-        self.owner = decision.owner
-        self.kept = decision.kept
-        self.draining = decision.draining
-        if decision.line is not None:
-            how, entry = decision.line
-            how(self.line, entry)
-
     @property
     def queue_is_full(self) -> bool:
         """Whether `max_slot_queue` submissions wait."""
-        return self.max_queue is not None and len(self.line) >= self.max_queue
+        most = self.rules.max_queue
+        return most is not None and len(self.line) >= most
 
     def needs_unit(self, policy: AdmissionPolicy) -> bool:
         """Tell whether this submission would add to the number of waiting ones, and so needs a unit of the budget."""
@@ -224,39 +191,44 @@ class SlotMachine:
 
     # -- a submission arrives ------------------------------------------------------------------------------------
 
-    def submit(self, entry: Entry, *, unit: bool = True) -> SlotDecision:
+    def submit(self, entry: Entry, *, unit: bool = True) -> list[Effect]:
         """Decide about a submission; `unit` says whether the unit that it needs was to be had."""
         if self.draining:
-            return self.turn_away(entry, RejectionKind.SHUTTING_DOWN, "shutdown has begun")
-        if self.owner is None:
-            decision = SlotDecision(self, [])
-            self._admit(decision, entry, self.phase, {"policy": entry.policy, "status": "admitting"})
-            return decision
-        return _WHEN_BUSY[entry.policy].decide(self, entry, unit)
+            return _turned_away(entry, RejectionKind.SHUTTING_DOWN, "shutdown has begun")
+        if self.owner is not None:
+            return _WHEN_BUSY[entry.policy].decide(self, entry, unit)
+        effects: list[Effect] = []
+        if not self.rules.audience.passes_over(entry, 3):
+            _tell_of_admission(effects, self.phase, entry, {"policy": entry.policy, "status": "admitting"})
+        effects.append(Register(entry))
+        self.owner = entry
+        self.phase = _ADMITTING
+        return effects
 
     # -- the registry has decided about the owner ----------------------------------------------------------------
 
-    def registered(self, id_: TaskId, epoch: int) -> SlotDecision | None:
+    def registered(self, id_: TaskId, epoch: int) -> list[Effect] | None:
         """The registry has taken the owner in."""
         owner = self._expected_owner(id_)
         if owner is None:
             return None
         effects: list[Effect] = []
-        decision = SlotDecision(self, effects)
         replaced = self.phase is _PENDING
-        decision.phase = _TERMINATING if replaced else _RUNNING
-        decision.kept = ()
-        effects.append(_EDGES[self.phase, decision.phase] if replaced else _ADMITTED)
+        if replaced:
+            effects.append(_EDGES[_PENDING, _TERMINATING])
+        elif not self.rules.audience.passes_over(owner):
+            effects.append(_ADMITTED)
         for number, withdrawal in enumerate(self.kept):
             effects.append(_remove_requested(owner, withdrawal.cause))
             effects.append(AnswerWithdrawal(id_, withdrawal.op, claimed=number == 0))
         if replaced:
             effects.append(_remove_requested(owner, Cause.REPLACE))
-        cancelled = replaced or bool(self.kept) or self.draining
-        effects.append(StartRun(owner, epoch, cancelled=cancelled))
-        return decision
+        effects.append(StartRun(owner, epoch, replaced or bool(self.kept) or self.draining))
+        self.kept = ()
+        self.phase = _TERMINATING if replaced else _RUNNING
+        return effects
 
-    def refused(self, id_: TaskId) -> SlotDecision | None:
+    def refused(self, id_: TaskId) -> list[Effect] | None:
         """The registry has turned the owner away and told everybody; the next one is started."""
         owner = self._expected_owner(id_)
         if owner is None:
@@ -266,72 +238,75 @@ class SlotMachine:
             if withdrawal.cause is Cause.REMOVE:
                 effects.append(_remove_requested(owner, withdrawal.cause))
             effects.append(AnswerWithdrawal(id_, withdrawal.op, claimed=False))
-        return self._free(effects)
+        self._free(effects, owner)
+        return effects
 
     # -- somebody wants a submission gone ------------------------------------------------------------------------
 
-    def withdraw(self, id_: TaskId, op: object, cause: Cause, owner_stands: Standing) -> SlotDecision:
+    def withdraw(self, id_: TaskId, op: object, cause: Cause, owner_stands: Standing) -> list[Effect]:
         """Decide about a removal or cancellation by id; `owner_stands` says how the owner's run is placed."""
         effects: list[Effect] = []
-        decision = SlotDecision(self, effects)
         waiting = self.line.get(id_)
         if waiting is not None:
-            decision.line = LineChange(Line.take, waiting)
             effects.append(_RETURN_UNIT)
             effects.append(_remove_requested(waiting, cause))
             _reject(effects, waiting, RejectionKind.REMOVED_FROM_QUEUE, "removed while it waited")
             effects.append(AnswerWithdrawal(id_, op, claimed=True))
+            self.line.take(waiting)
         elif self.owner is None or self.owner.id != id_ or owner_stands is Standing.OVER:
             effects.append(AnswerWithdrawal(id_, op, claimed=False))
         elif self.phase is _ADMITTING or self.phase is _PENDING:
-            decision.kept = (*self.kept, Withdrawal(op, cause))
+            self.kept = (*self.kept, Withdrawal(op, cause))
         else:
             free = owner_stands is Standing.FREE
             effects.append(_remove_requested(self.owner, cause))
             if free:
                 effects.append(ClaimRun(cause))
             effects.append(AnswerWithdrawal(id_, op, claimed=free))
-        return decision
+        return effects
 
     # -- the owner ends ------------------------------------------------------------------------------------------
 
-    def finished(self, *, lingering: bool) -> SlotDecision:
+    def finished(self, *, lingering: bool) -> list[Effect]:
         """The owner has its outcome. While its body lingers the slot stays taken, and says so."""
-        if self.phase is not _RUNNING and self.phase is not _TERMINATING:
-            return SlotDecision(self, [])  # an owner that is not registered yet has nothing to end
-        if not lingering:
-            return self._free([])
         effects: list[Effect] = []
-        decision = SlotDecision(self, effects)
-        if self.phase is _RUNNING:
-            decision.phase = _TERMINATING
+        owner = self.owner
+        if owner is None or (self.phase is not _RUNNING and self.phase is not _TERMINATING):
+            return effects  # an owner that is not registered yet has nothing to end
+        if not lingering:
+            self._free(effects, owner)
+        elif self.phase is _RUNNING:
             effects.append(Edge(_RUNNING, _TERMINATING, reason="body still inside"))
-        return decision
+            self.phase = _TERMINATING
+        return effects
 
-    def released(self) -> SlotDecision:
+    def released(self) -> list[Effect]:
         """The body of an owner that lingered has left."""
-        return self._free([]) if self.phase is _TERMINATING else SlotDecision(self, [])
+        effects: list[Effect] = []
+        if self.owner is not None and self.phase is _TERMINATING:
+            self._free(effects, self.owner)
+        return effects
 
     # -- shutdown ------------------------------------------------------------------------------------------------
 
-    def drain(self, deadline: float) -> SlotDecision:
+    def drain(self, deadline: float) -> list[Effect]:
         """Shutdown: turn away whoever waits, front to back, and have the owner stopped by `deadline`."""
         effects: list[Effect] = []
-        decision = SlotDecision(self, effects)
         if self.draining:
-            return decision
-        decision.draining = True
+            return effects
         for entry in self.line:
             effects.append(_RETURN_UNIT)
             _reject(effects, entry, RejectionKind.SHUTTING_DOWN, "shutdown has begun")
-        if (head := self.line.head) is not None:
-            decision.line = LineChange(Line.clear, head)
-        if self.phase is _IDLE:
-            decision.phase = _CLOSED
-            effects.append(Edge(_IDLE, _CLOSED))
-        elif self.phase is _RUNNING or self.phase is _TERMINATING:
+        phase = self.phase
+        if phase is _IDLE:
+            phase = _CLOSED
+            effects.append(_EDGES[_IDLE, _CLOSED])
+        elif phase is _RUNNING or phase is _TERMINATING:
             effects.append(DrainRun(deadline))
-        return decision
+        self.draining = True
+        self.line.clear()
+        self.phase = phase
+        return effects
 
     # -- parts ---------------------------------------------------------------------------------------------------
 
@@ -340,40 +315,36 @@ class SlotMachine:
         waited_for = self.phase is _ADMITTING or self.phase is _PENDING
         return self.owner if waited_for and self.owner is not None and self.owner.id == id_ else None
 
-    def _admit(self, decision: SlotDecision, entry: Entry, phase: Phase, fields: dict[str, object]) -> None:
-        decision.phase = _ADMITTING
-        decision.owner = entry
-        decision.effects += (
-            _EDGES[phase, _ADMITTING],
-            Emit(_ADD_REQUESTED, entry, None, NO_FIELDS),
-            Emit(_ACCEPTED, entry, None, fields),
-            Register(entry),
-        )
-
-    def _free(self, effects: list[Effect]) -> SlotDecision:
+    def _free(self, effects: list[Effect], owner: Entry) -> None:
         """Nobody owns the slot any more: start whoever is next, or rest."""
-        decision = SlotDecision(self, effects)
-        decision.owner = None
-        decision.kept = ()
-        if self.draining:
-            decision.phase = _CLOSED
-            effects.append(_EDGES[self.phase, _CLOSED])
-            return decision
-        decision.phase = _IDLE
-        effects.append(_EDGES[self.phase, _IDLE])
-        head = self.line.head
-        if head is not None:
-            decision.line = LineChange(Line.take, head)
+        head = None if self.draining else self.line.head
+        phase = _ADMITTING if head is not None else _CLOSED if self.draining else _IDLE
+        if head is None:
+            if not self.rules.audience.passes_over(owner):
+                effects.append(_EDGES[self.phase, phase])
+        else:
             effects.append(_RETURN_UNIT)
-            fields: dict[str, object] = {"status": "started_from_queue", "depth": len(self.line) - 1}
-            self._admit(decision, head, _IDLE, fields)
-        return decision
+            if not self.rules.audience.passes_over(head, 4):
+                effects.append(_EDGES[self.phase, _IDLE])
+                fields: dict[str, object] = {"status": "started_from_queue", "depth": len(self.line) - 1}
+                _tell_of_admission(effects, _IDLE, head, fields)
+            effects.append(Register(head))
+        self.owner = head
+        self.kept = ()
+        self.phase = phase
+        if head is not None:
+            self.line.take(head)
 
-    def turn_away(self, entry: Entry, kind: RejectionKind, reason: str) -> SlotDecision:
-        """Reject a submission and change nothing."""
-        effects: list[Effect] = []
-        _reject(effects, entry, kind, reason)
-        return SlotDecision(self, effects)
+
+def _turned_away(entry: Entry, kind: RejectionKind, reason: str) -> list[Effect]:
+    """Reject a submission and change nothing."""
+    effects: list[Effect] = []
+    _reject(effects, entry, kind, reason)
+    return effects
+
+
+def _tell_of_admission(effects: list[Effect], before: Phase, entry: Entry, fields: dict[str, object]) -> None:
+    effects += (_EDGES[before, _ADMITTING], Emit(_ADD_REQUESTED, entry), Emit(_ACCEPTED, entry, None, fields))
 
 
 def _reject(
@@ -397,49 +368,54 @@ def _remove_requested(entry: Entry, cause: Cause) -> Emit:
 @dataclass(frozen=True, slots=True)
 class _BusyRule:
     needs_unit: Callable[[SlotMachine], bool]
-    decide: Callable[[SlotMachine, Entry, bool], SlotDecision]
+    decide: Callable[[SlotMachine, Entry, bool], list[Effect]]
 
 
-def _queue(slot: SlotMachine, entry: Entry, unit: bool) -> SlotDecision:  # noqa: FBT001
-    depth = len(slot.line)
+def _queue(slot: SlotMachine, entry: Entry, unit: bool) -> list[Effect]:  # noqa: FBT001
+    line = slot.line
     if slot.queue_is_full:
-        return slot.turn_away(entry, RejectionKind.QUEUE_FULL, f"{depth} of {slot.max_queue} places taken")
+        kind, reason = RejectionKind.QUEUE_FULL, f"{len(line)} of {slot.rules.max_queue} places taken"
+        return _turned_away(entry, kind, reason)
     if not unit:
-        return slot.turn_away(entry, RejectionKind.RESOURCE_LIMIT, "max_total_pending is reached")
-    fields: dict[str, object] = {"policy": entry.policy, "depth": depth + 1}
-    decision = SlotDecision(slot, [Emit(_ACCEPTED, entry, None, fields)])
-    decision.line = LineChange(Line.append, entry)
-    return decision
-
-
-def _replace(slot: SlotMachine, entry: Entry, unit: bool) -> SlotDecision:  # noqa: FBT001
-    displaced, owner = slot.line.head, slot.owner
-    if displaced is None and not unit:
-        return slot.turn_away(entry, RejectionKind.RESOURCE_LIMIT, "max_total_pending is reached")
+        return _turned_away(entry, RejectionKind.RESOURCE_LIMIT, "max_total_pending is reached")
     effects: list[Effect] = []
-    decision = SlotDecision(slot, effects)
+    if not slot.rules.audience.passes_over(entry):
+        effects.append(Emit(_ACCEPTED, entry, None, {"policy": entry.policy, "depth": len(line) + 1}))
+    line.append(entry)
+    return effects
+
+
+def _replace(slot: SlotMachine, entry: Entry, unit: bool) -> list[Effect]:  # noqa: FBT001
+    displaced, owner, phase = slot.line.head, slot.owner, slot.phase
+    if displaced is None and not unit:
+        return _turned_away(entry, RejectionKind.RESOURCE_LIMIT, "max_total_pending is reached")
+    effects: list[Effect] = []
     if displaced is not None:
         reason = f"superseded by {entry.id}"
         _reject(effects, displaced, RejectionKind.SUPERSEDED_BY_REPLACE, reason, entry.id)
-    decision.line = LineChange(Line.push_head if displaced is None else Line.swap_head, entry)
     fields: dict[str, object] = {"policy": entry.policy, "depth": len(slot.line) + (displaced is None)}
-    if slot.phase is _ADMITTING:  # the registry has not decided yet: the removal waits for its answer
-        decision.phase = _PENDING
-    elif slot.phase is _RUNNING and owner is not None:
-        decision.phase = _TERMINATING
-    if decision.phase is not slot.phase:
-        effects.append(Edge(slot.phase, decision.phase, announced=True, reason="replace"))
+    if phase is _ADMITTING:  # the registry has not decided yet: the removal waits for its answer
+        phase = _PENDING
+    elif phase is _RUNNING and owner is not None:
+        phase = _TERMINATING
+    if phase is not slot.phase:
+        effects.append(Edge(slot.phase, phase, announced=True, reason="replace"))
     if slot.phase is _RUNNING and owner is not None:
         effects.append(_remove_requested(owner, Cause.REPLACE))
         effects.append(ClaimRun(Cause.REPLACE))
     else:
         fields["status"] = PUBLIC_STATUS[slot.phase]
-    effects.append(Emit(EventKind.SUBMISSION_ACCEPTED, entry, None, fields))
-    return decision
+    effects.append(Emit(_ACCEPTED, entry, None, fields))
+    if displaced is None:
+        slot.line.push_head(entry)
+    else:
+        slot.line.swap_head(entry)
+    slot.phase = phase
+    return effects
 
 
-def _drop_if_running(slot: SlotMachine, entry: Entry, unit: bool) -> SlotDecision:  # noqa: ARG001, FBT001
-    return slot.turn_away(entry, RejectionKind.SLOT_BUSY, f"the slot is {PUBLIC_STATUS[slot.phase]}")
+def _drop_if_running(slot: SlotMachine, entry: Entry, unit: bool) -> list[Effect]:  # noqa: ARG001, FBT001
+    return _turned_away(entry, RejectionKind.SLOT_BUSY, f"the slot is {PUBLIC_STATUS[slot.phase]}")
 
 
 _WHEN_BUSY: Final[dict[AdmissionPolicy, _BusyRule]] = {

@@ -111,7 +111,6 @@ class TaskSpec(Generic[T]):
     attempt_timeout: float | timedelta | Inherit | None = INHERIT
     max_retries: int | Inherit | None = INHERIT
     is_coroutine: bool = field(init=False, repr=False)
-    label: str = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
         if not callable(self.body):
@@ -128,7 +127,6 @@ class TaskSpec(Generic[T]):
             timeout = check_optional_duration("attempt_timeout", self.attempt_timeout, positive=True)
             object.__setattr__(self, "attempt_timeout", timeout)
         object.__setattr__(self, "is_coroutine", _is_coroutine_function(self.body))
-        object.__setattr__(self, "label", _label(self.body))
 
     @overload
     @classmethod
@@ -188,6 +186,12 @@ class TaskSpec(Generic[T]):
     def from_defaults(cls, body: Callable[..., Any], **options: Unpack[SpecOptions]) -> TaskSpec[Any]:
         """Restart as the supervisor's `TaskDefaults` say, too."""
         return cls(body, **options)
+
+    @property
+    def label(self) -> str:
+        """What the body is called; a proxy that answers any attribute with a proxy has no name of its own."""
+        name = getattr(self.body, "__qualname__", None)
+        return name if isinstance(name, str) and name else type(self.body).__name__
 
     def resolve(self, defaults: TaskDefaults) -> RunSettings:
         """Return the settings of a run of this spec under these defaults."""
@@ -262,12 +266,6 @@ def _kwargs(value: Mapping[str, Any]) -> dict[str, Any]:
         msg = "kwargs must be a mapping of str keys to keyword arguments"
         raise TypeError(msg)
     return dict(value)
-
-
-def _label(body: object) -> str:
-    """Name a callable; a proxy that answers any attribute with a proxy has no name of its own."""
-    name = getattr(body, "__qualname__", None)
-    return name if isinstance(name, str) and name else type(body).__name__
 
 
 def _check_settings(owner: TaskSpec[Any] | TaskDefaults, *, may_inherit: bool) -> None:

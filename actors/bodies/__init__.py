@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from actors.bodies.context import AsyncTaskContext, CancelScope, TaskContext
+from actors.bodies.context import AsyncTaskContext, TaskContext, cancel
 from actors.bodies.coroutine import CoroutineRunner
 from actors.bodies.job import BodyJob, BodyRunner
 from actors.bodies.thread import ThreadRunner
@@ -12,7 +12,7 @@ from actors.bodies.thread import ThreadRunner
 if TYPE_CHECKING:
     from admission.spec import TaskSpec
 
-__all__ = ["AsyncTaskContext", "BodyJob", "BodyRunner", "BodyRunners", "CancelScope", "TaskContext"]
+__all__ = ["AsyncTaskContext", "BodyJob", "BodyRunner", "BodyRunners", "TaskContext", "cancel"]
 
 
 class BodyRunners:

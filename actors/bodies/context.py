@@ -15,50 +15,18 @@ if TYPE_CHECKING:
     from admission.effects import Cause
     from admission.identity import TaskId
 
-__all__ = ["AsyncTaskContext", "CancelScope", "TaskContext"]
-
-
-class CancelScope:
-    """The cancel flag of one attempt. Set by the slot itself, before anybody is told that it is set."""
-
-    __slots__ = ("_event", "cause")
-
-    def __init__(self) -> None:
-        self.cause: Cause | None = None
-        self._event: threading.Event | None = None  # most bodies never wait
-
-    @property
-    def cancelled(self) -> bool:
-        """Whether the attempt is asked to stop."""
-        return self.cause is not None
-
-    def cancel(self, cause: Cause) -> None:
-        """Ask the attempt to stop, and wake whoever waits for that. Never blocks; the first cause stays."""
-        if self.cause is None:
-            self.cause = cause
-        if self._event is not None:
-            self._event.set()
-
-    def wait(self, timeout: float | None) -> bool:
-        """Block until the attempt is asked to stop, or `timeout` seconds; tell whether it is."""
-        if self._event is None:
-            event = threading.Event()  # made before the lock is taken: the collector may run a finalizer
-            with _creating:
-                if self._event is None:
-                    self._event = event
-        if self.cause is not None:  # looked at after the event is there: `cancel` does it in the other order
-            return True
-        return self._event.wait(None if timeout is None else min(timeout, threading.TIMEOUT_MAX))
+__all__ = ["AsyncTaskContext", "TaskContext", "cancel"]
 
 
 _creating = threading.Lock()
 
 
 class _Context:
-    __slots__ = ("_scope", "attempt", "slot", "task", "task_id")
+    __slots__ = ("_cause", "_event", "attempt", "slot", "task", "task_id")
 
-    def __init__(self, scope: CancelScope, task_id: TaskId, task: str, slot: str | None, attempt: int) -> None:
-        self._scope = scope
+    def __init__(self, task_id: TaskId, task: str, slot: str | None, attempt: int) -> None:
+        self._cause: Cause | None = None
+        self._event: threading.Event | None = None  # most bodies never wait
         self.task_id = task_id
         """The number of the submission."""
         self.task = task
@@ -75,7 +43,7 @@ class _Context:
     @property
     def cancelled(self) -> bool:
         """Whether this attempt is asked to stop (cancelled, replaced, timed out, shutdown). Costs next to nothing."""
-        return self._scope.cause is not None
+        return self._cause is not None
 
     def raise_if_cancelled(self) -> None:
         """End the body here if it is asked to stop.
@@ -84,9 +52,33 @@ class _Context:
             TaskCancelledError: it is. Let it pass: the attempt then ends as cancelled.
 
         """
-        if self._scope.cause is not None:
-            msg = f"{self.task_id} is asked to stop ({self._scope.cause})"
+        if self._cause is not None:
+            msg = f"{self.task_id} is asked to stop ({self._cause})"
             raise TaskCancelledError(msg)
+
+    def _ask_to_stop(self, cause: Cause) -> None:
+        if self._cause is None:
+            self._cause = cause
+        if self._event is not None:
+            self._event.set()
+
+    def _wait(self, timeout: float | None) -> bool:
+        if self._event is None:
+            event = threading.Event()  # made before the lock is taken: the collector may run a finalizer
+            with _creating:
+                if self._event is None:
+                    self._event = event
+        if self._cause is not None:  # looked at after the event is there: `_ask_to_stop` does it in the other order
+            return True
+        return self._event.wait(None if timeout is None else min(timeout, threading.TIMEOUT_MAX))
+
+
+def cancel(ctx: _Context, cause: Cause) -> None:
+    """Ask an attempt to stop, and wake whoever waits for that. Never blocks; the first cause stays.
+
+    Done by the slot itself, before anybody is told that it is done.
+    """
+    ctx._ask_to_stop(cause)  # noqa: SLF001 - not for bodies
 
 
 class TaskContext(_Context):
@@ -96,7 +88,7 @@ class TaskContext(_Context):
 
     def wait(self, timeout: float | timedelta | None = None) -> bool:
         """Block until this attempt is asked to stop, or `timeout` seconds; tell whether it is asked to stop."""
-        return self._scope.wait(check_optional_duration("timeout", timeout))
+        return self._wait(check_optional_duration("timeout", timeout))
 
     def sleep(self, seconds: float | timedelta) -> None:
         """Sleep, but no longer than until this attempt is asked to stop.
@@ -105,7 +97,7 @@ class TaskContext(_Context):
             TaskCancelledError: asked to stop, before or during the sleep.
 
         """
-        self._scope.wait(check_duration("seconds", seconds))
+        self._wait(check_duration("seconds", seconds))
         self.raise_if_cancelled()
 
 

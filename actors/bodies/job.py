@@ -4,18 +4,18 @@ from __future__ import annotations
 
 from _thread import allocate_lock
 from contextlib import suppress
+from contextvars import Context
 from typing import TYPE_CHECKING, Any, Protocol
 
+from actors.bodies.context import AsyncTaskContext, TaskContext
 from actors.current import current_task
 from actors.messages import BodyEntered, BodyReturned
 from admission.run import AttemptCancelled, AttemptRaised, AttemptReturned, BodyResult, classify
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from contextvars import Context
 
-    from actors.bodies.context import AsyncTaskContext, TaskContext
-    from admission.spec import TaskSpec
+    from actors.messages import Ticket
 
 __all__ = ["BodyJob", "BodyRunner", "describe", "judge", "returned"]
 
@@ -27,18 +27,34 @@ def _nobody(_message: Any) -> None:
 
 
 class BodyJob:
-    """The body of one attempt. Whoever passes `claim_entry` first, the runner or the one who gives it up, decides."""
+    """One attempt: its body as a runner gets it, and what its slot remembers of it.
 
-    __slots__ = ("_entry", "clock", "context", "ctx", "report_to", "spec", "task")
+    Whoever passes `claim_entry` first, the runner or the one who gives the body up, decides whether it is entered.
+    """
 
-    def __init__(
-        self, spec: TaskSpec[Any], ctx: TaskContext | AsyncTaskContext, context: Context, clock: Callable[[], float]
-    ) -> None:
-        self.spec = spec
-        self.ctx = ctx
-        self.context = context
+    __slots__ = (
+        "_entry",
+        "attempt",
+        "clock",
+        "context",
+        "ctx",
+        "known_inside",
+        "spec",
+        "task",
+        "ticket",
+        "to_worker",
+    )
+
+    def __init__(self, ticket: Ticket, attempt: int, clock: Callable[[], float]) -> None:
+        self.ticket = ticket
+        self.attempt = attempt
         self.clock = clock
-        self.report_to: Callable[[Any], object] = _nobody  # the worker's mailbox
+        self.spec = spec = ticket.spec
+        kind = AsyncTaskContext if spec.is_coroutine else TaskContext
+        self.ctx = kind(ticket.id, ticket.name, ticket.slot, attempt)
+        self.context = Context() if ticket.context is None else ticket.context.copy()
+        self.to_worker: Callable[[Any], object] = _nobody
+        self.known_inside = False  # the slot has been told that the body was entered
         self.task: Any = None  # the asyncio task, where there is one
         self._entry = allocate_lock()
 
@@ -53,15 +69,15 @@ class BodyJob:
 
     def entered(self) -> None:
         """Report that the body is entered now."""
-        self.report_to(BodyEntered(self.clock()))
+        self.to_worker(BodyEntered(self.clock()))
 
     def left(self, result: BodyResult[Any]) -> None:
         """Report that the body's code has left now."""
-        self.report_to(BodyReturned(result, self.clock()))
+        self.to_worker(BodyReturned(result, self.clock()))
 
     def given_up(self) -> None:
         """Report that the body is never entered."""
-        self.report_to(BodyReturned(AttemptCancelled(), None))
+        self.to_worker(BodyReturned(AttemptCancelled(), None))
 
 
 class BodyRunner(Protocol):

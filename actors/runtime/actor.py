@@ -41,13 +41,13 @@ class RuntimeActor(pykka.Actor):
     actions: ClassVar[Mapping[type, Callable[[Any, Any], Any]]] = {}
     """How each type of effect is carried out; the others carry themselves out by `perform`."""
     _registered = False
+    _ref: RuntimeRef[Self] | None = None
+    _promised: dict[Deferred, None] | None = None
 
     def __init__(self, runtime: Runtime) -> None:
         # Not Pykka's constructor: its uuid, event and four references are most of what an idle actor would weigh.
         self.runtime = runtime
         self.actor_inbox = Mailbox()
-        self._actor_ref = RuntimeRef(self)
-        self._promised: dict[Deferred, None] | None = None
 
     @classmethod
     def start(cls, *args: Any, **kwargs: Any) -> ActorRef[Self]:  # pyright: ignore[reportIncompatibleMethodOverride]
@@ -66,8 +66,12 @@ class RuntimeActor(pykka.Actor):
     def spawn(cls, *args: Any, **kwargs: Any) -> ActorRef[Self]:
         """Start the actor as a child: known to whoever holds the ref, and to no registry or log."""
         actor = cls(*args, **kwargs)
-        actor._start_actor_loop()
+        actor.attach()
         return actor.actor_ref
+
+    def attach(self) -> None:
+        """Connect the mailbox to its dispatcher: from here on messages are handled."""
+        self.mailbox.attach(self, self._choose_dispatcher())
 
     @staticmethod
     def _create_actor_inbox() -> Any:
@@ -78,7 +82,7 @@ class RuntimeActor(pykka.Actor):
         return ThreadingFuture()
 
     def _start_actor_loop(self) -> None:
-        self.mailbox.attach(self, self._choose_dispatcher())
+        self.attach()
 
     def _choose_dispatcher(self) -> Dispatcher:
         return self.runtime.dispatcher
@@ -89,14 +93,22 @@ class RuntimeActor(pykka.Actor):
         return self.actor_inbox  # type: ignore[return-value]
 
     @property
+    def actor_ref(self) -> ActorRef[Self]:  # pyright: ignore[reportIncompatibleMethodOverride]
+        """See `pykka.Actor.actor_ref`. Made on first use: most workers are only known by their mailbox."""
+        ref = self._ref
+        if ref is None:
+            ref = self._ref = RuntimeRef(self)
+        return ref
+
+    @property
     def actor_urn(self) -> str:  # type: ignore[override]
         """See `pykka.Actor.actor_urn`."""
-        return self._actor_ref.actor_urn
+        return self.actor_ref.actor_urn
 
     @property
     def actor_stopped(self) -> Any:  # type: ignore[override]
         """See `pykka.Actor.actor_stopped`."""
-        return self._actor_ref.actor_stopped
+        return self.actor_ref.actor_stopped
 
     def run_turn(self, items: SimpleQueue[Any], throughput: int) -> None:
         """Handle up to `throughput` messages, each behind its own fault barrier. For the dispatcher only."""
@@ -106,12 +118,11 @@ class RuntimeActor(pykka.Actor):
                 return
             message = take()  # there is one: an open mailbox has no other reader
             kind = type(message)  # pyright: ignore[reportUnknownVariableType]
-            if kind is Envelope:
-                self._answer(message)  # pyright: ignore[reportUnknownArgumentType]
-                continue
             try:
                 if kind in handlers:
                     handlers[kind](self, message)
+                elif kind is Envelope:
+                    self._answer(message)  # pyright: ignore[reportUnknownArgumentType]
                 else:
                     self.on_receive(message)
             except BaseException as error:  # noqa: BLE001 - the barrier: nothing ends this actor but itself

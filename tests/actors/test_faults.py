@@ -62,6 +62,7 @@ ACTORS = {
         TimerFired,
     ],
     RegistryActor: [
+        messages.Ticket,
         messages.Submit,
         messages.Remove,
         messages.Cancel,
@@ -88,14 +89,14 @@ ACTORS = {
     LimiterActor: [messages.Acquire, messages.Return, messages.Retire],
     LogObserver: [Event, messages.Flush, messages.Retire],
 }
-NOT_SENT_TO_OURS = {messages.Lifecycle, messages.Ended, messages.Ticket}
+NOT_SENT_TO_OURS = {messages.Lifecycle, messages.Ended}
 AFTER_A_FAULT = {
     messages.Denied: (LimiterActor, messages.Acquire),
     messages.AttemptReleased: (WorkerActor, messages.BodyEntered),
 }
 """Sent to a slot only when that actor has failed over that message."""
 
-NOT_ALONE = {messages.Refused, messages.Retire, messages.Granted, messages.Denied}
+NOT_ALONE = {messages.Ticket, messages.Refused, messages.Retire, messages.Granted, messages.Denied}
 ALONE = [
     kind
     for kind in dict.fromkeys([*ACTORS[SlotActor], *ACTORS[RegistryActor], *AFTER_A_FAULT])
@@ -255,6 +256,8 @@ class SupervisedScene(Scene):
         self.set_up()
 
     def look(self):
+        asked = self.call(self.supervisor.registry.ask, Submit(Submission(noop, slot="asked")))
+        self.handles.append(asked)
         self.call(self.supervisor.snapshot)
         self.call(self.supervisor.tasks)
 
@@ -405,10 +408,10 @@ def test_a_message_that_fails_in_a_slot_alone_costs_only_what_it_stood_for(monke
 # -- an effect, a decision -----------------------------------------------------------------------------------------
 
 DESK_EFFECTS = [orders.Tell, orders.Publish, orders.Settle, orders.Answer, ending._Conclude, desk._FlushLog]
-OF_PERMITS = [each for each in ACTIONS if each.__name__ == "AcquirePermit"]
+OF_PERMITS = [each for each in ACTIONS if each.__name__ in ("AcquirePermit", "ReturnPermit")]
 DECISIONS = {
-    SlotMachine: ["submit", "registered", "refused", "withdraw", "finished", "released", "drain", "commit"],
-    RunMachine: ["start", "granted", "started", "ended", "released", "fired", "claim", "commit"],
+    SlotMachine: ["submit", "registered", "refused", "withdraw", "finished", "released", "drain"],
+    RunMachine: ["start", "granted", "started", "ended", "released", "fired", "claim"],
     Desk: ["answer_callers", "look_for_the_end", "unregister_member", "_withdraw"],
     RegistryActor: ["find_slot", "opened", "closed", "refusal", "slots_at_work", "_retire", "_watch_idle"],
 }
@@ -598,7 +601,7 @@ def test_a_worker_may_fail_over_the_beginning_and_the_end_of_its_body(monkeypatc
 @pytest.mark.parametrize("error", ERRORS, ids=ids)
 def test_a_worker_that_can_not_be_made_is_an_attempt_that_failed(monkeypatch, supervisor, error):
     fault = Fault(error)
-    fault.at(monkeypatch, WorkerActor, "spawn")
+    fault.at(monkeypatch, WorkerActor, "begin")
     fault.armed = True
     assert supervisor.submit(noop, slot="k").outcome(SOON).error is error
     assert supervisor.submit(noop, slot="k").outcome(SOON) == Completed("done")
@@ -684,7 +687,7 @@ def children():
         slot = registry.slots["faulty"].ref
         return {
             "slot": slot,
-            "worker": slot._actor_weakref().inside.worker,
+            "worker": slot._actor_weakref().inside.to_worker.__self__.owner.actor_ref,
             "limiter": registry.limiter,
             "log": registry.publisher.log,
         }

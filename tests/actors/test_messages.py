@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import threading
+from contextvars import copy_context
 
 import pykka
 import pytest
 
 from actors import Ended, Submit, TaskHandle, messages
 from actors.budget import Intake
+from actors.desk import make_ticket
 from actors.observers.forward import Forwarder
 from actors.runtime import deliver
 from admission import AdmissionPolicy, Cancelled, RejectionKind, Submission, TaskId, TaskSpec
@@ -90,11 +92,13 @@ def test_an_outcome_on_its_way_arrives(stopped, ticket, make, outcome):
 
 def test_a_submission_that_comes_too_late_is_turned_away(stopped, handle, listener):
     intake = taken()
-    deliver(stopped, Submit(Submission(noop, slot="k"), handle=handle, intake=intake, notify=listener, token=("t",)))
+    deliver(stopped, make_ticket(Submission(noop, slot="k"), handle, copy_context(), intake))
     assert handle.outcome(SOON).kind is RejectionKind.SHUTTING_DOWN
     assert intake.inside == 0
+    deliver(stopped, Submit(Submission(noop, slot="k"), notify=listener, token=("t",)))
     assert listener._actor_weakref().ended.wait(SOON)
-    assert listener._actor_weakref().messages == [Ended(("t",), None, handle.outcome())]
+    (ended,) = listener._actor_weakref().messages
+    assert (ended.token, ended.id, ended.outcome.kind) == (("t",), None, RejectionKind.SHUTTING_DOWN)
 
 
 def test_one_that_nobody_waits_for_just_vanishes(stopped, listener):

@@ -114,7 +114,7 @@ def test_what_comes_late_about_an_old_owner_does_not_free_the_slot_of_the_new_on
     assert supervisor.cancel("old") is False
 
     registry = registry_of(supervisor)
-    slot, ticket = registry.slots["k"].ref, registry.routes[running.id].ticket
+    slot, ticket = registry.slots["k"].ref, registry.routes[running.id]
     finished = AttemptReturned("once more")
     for late in (
         messages.AttemptEnded(old.id, 1, finished, released=True),

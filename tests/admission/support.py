@@ -12,6 +12,7 @@ from admission.effects import Cause, Entry, Phase, in_order
 from admission.events import EventKind
 from admission.identity import TaskId
 from admission.policy import AdmissionPolicy, RestartPolicy
+from admission.rules import Rules
 from admission.run import RunMachine
 from admission.slot import SlotMachine, Standing
 from admission.spec import RunSettings
@@ -30,13 +31,13 @@ def entry(number, policy=QUEUE):
 
 
 class Slot(SlotMachine):
-    """A slot's machine that commits what it decides; each method returns the effects as text, in order."""
+    """A slot's machine; each method returns the effects as text, in order."""
 
-    def _do(self, decision):
-        if decision is None:
-            return None
-        self.commit(decision)
-        return shown(decision)
+    def __init__(self, max_queue=None):
+        super().__init__(Rules(max_queue=max_queue))
+
+    def _do(self, effects):
+        return None if effects is None else shown(effects)
 
     def queue(self, *numbers):
         for number in numbers:
@@ -92,7 +93,7 @@ def slot_in(phase, *waiting, max_queue=None):
 
 
 class Run(RunMachine):
-    """A run's machine of submission 1 that commits what it decides; each method returns the effects as text, in order.
+    """A run's machine of submission 1; each method returns the effects as text, in order.
 
     A message that is not current gives None.
     """
@@ -108,15 +109,14 @@ class Run(RunMachine):
         limited=False,
     ):
         settings = RunSettings(restart, backoff or Backoff.constant(4), timeout, max_retries)
-        super().__init__(entry(1), settings, grace=grace, limited=limited, random=JITTER)
+        super().__init__(entry(1), settings, Rules(grace=grace, limited=limited, random=JITTER))
         self.last = []
 
-    def _do(self, decision):
-        if decision is None:
+    def _do(self, effects):
+        if effects is None:
             return None
-        self.commit(decision)
-        self.last = decision.effects
-        return shown(decision)
+        self.last = effects
+        return shown(effects)
 
     def do_start(self, **cancelled):
         return self._do(self.start(**cancelled))
@@ -152,14 +152,14 @@ def inside(*args, at=0.0, **settings):
     """Make a run whose first attempt's body is inside since `at`."""
     run = Run(*args, **settings)
     run.do_start()
-    if run.limited:
+    if run.rules.limited:
         run.do_grant()
     run.do_enter(at)
     return run
 
 
-def shown(decision):
-    return [show(effect) for effect in in_order(decision.effects)]
+def shown(effects):
+    return [show(effect) for effect in in_order(effects)]
 
 
 def show(effect):  # noqa: C901, PLR0911, PLR0912 - one line per kind of effect
@@ -167,7 +167,7 @@ def show(effect):  # noqa: C901, PLR0911, PLR0912 - one line per kind of effect
     match effect:
         case fx.SetCancelFlag(cause):
             return f"flag {cause}"
-        case fx.ReturnPermit(attempt):
+        case fx.ReturnPermit(_, attempt):
             return f"return permit {attempt}"
         case fx.ReturnUnit():
             return "return unit"
@@ -199,11 +199,13 @@ def show(effect):  # noqa: C901, PLR0911, PLR0912 - one line per kind of effect
             return f"answer {op} {id_} {'claimed' if claimed else 'not claimed'}"
         case fx.Reject(who, kind, _reason, cause_id):
             return f"reject {who.id} {kind}" + (f" by {cause_id}" if cause_id else "")
-        case fx.Finish(outcome, lingering, forced_by):
+        case fx.Finish(_, outcome, lingering, forced_by):
             forced = f" forced by {forced_by}" if forced_by else ""
             return f"finish {outcome.label.removeprefix('outcome_')}" + (" lingering" if lingering else "") + forced
         case fx.ReleaseRun():
             return "release run"
+        case fx.Vacate(id_):
+            return f"vacate {id_}"
         case fx.Register(who):
             return f"register {who.id}"
         case _:

@@ -16,7 +16,7 @@ from tests.admission.support import entry, show
 WHO = entry(1)
 A_TURN: list[Effect] = [
     fx.SetCancelFlag(Cause.REMOVE),
-    fx.ReturnPermit(1),
+    fx.ReturnPermit(WHO.id, 1),
     fx.ReturnUnit(),
     fx.Emit(EventKind.TASK_REMOVE_REQUESTED, WHO),
     fx.Edge(Phase.IDLE, Phase.ADMITTING),
@@ -31,8 +31,9 @@ A_TURN: list[Effect] = [
     fx.DrainRun(1.0),
     fx.AnswerWithdrawal(WHO.id, "op", claimed=True),
     fx.Reject(WHO, RejectionKind.SLOT_BUSY, "busy"),
-    fx.Finish(Cancelled()),
+    fx.Finish(WHO, Cancelled()),
     fx.ReleaseRun(),
+    fx.Vacate(WHO.id),
     fx.Register(WHO),
 ]
 """One effect of every kind: flags, what is given back, events, work, answers, rejections, the end, the next owner."""

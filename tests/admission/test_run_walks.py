@@ -14,6 +14,7 @@ from admission.events import EventKind
 from admission.outcome import ForceAborted, Panicked
 from admission.policy import RestartPolicy
 from admission.run import AttemptCancelled, AttemptRaised, AttemptReturned, RunMachine, RunPhase, WorkerPanicked
+from admission.rules import Rules
 from admission.slot import Standing
 from admission.spec import RunSettings
 from tests.admission.support import JITTER, entry
@@ -68,7 +69,7 @@ class Walk:
     """Everything around one run; checks after every message what must always hold. A number picks among choices."""
 
     def __init__(self, settings, *, limited):
-        self.run = RunMachine(entry(1), settings, grace=5.0, limited=limited, random=JITTER)
+        self.run = RunMachine(entry(1), settings, Rules(grace=5.0, limited=limited, random=JITTER))
         self.now = 0.0
         self.timers = {}
         self.asked = None  # attempt whose permit is asked for and not there yet
@@ -135,32 +136,31 @@ class Walk:
     def stray(self, number):
         """A message about an attempt that is long over, or that there never was."""
         attempt = self.run.attempt + (1 if number % 2 else -1)
-        for decision in (
+        for effects in (
             self.run.granted(attempt),
             self.run.denied(attempt, ValueError(), self.now),
             self.run.started(attempt, self.now),
             self.run.ended(attempt, BOOM, released=number < 6, now=self.now),
             self.run.released(attempt, now=self.now),
         ):
-            assert decision is None
+            assert effects is None
 
-    def carry_out(self, decision):  # noqa: C901 - one case per kind of effect
-        if decision is None:
+    def carry_out(self, effects):  # noqa: C901 - one case per kind of effect
+        if effects is None:
             return
-        self.run.commit(decision)
-        for effect in fx.in_order(decision.effects):
+        for effect in fx.in_order(effects):
             assert self.finish is None or isinstance(effect, fx.ReturnPermit | fx.ReleaseRun)
             match effect:
                 case fx.AcquirePermit(attempt):
                     assert (self.asked, self.held) == (None, None)
                     self.asked = attempt
-                case fx.ReturnPermit(attempt):
+                case fx.ReturnPermit(_, attempt):
                     assert attempt in (self.asked, self.held)
                     self.asked = self.held = None
                 case fx.BeginAttempt(attempt):
                     assert self.worker is None  # the body before it has left
                     assert attempt > self.begun
-                    assert self.held == (attempt if self.run.limited else None)
+                    assert self.held == (attempt if self.run.rules.limited else None)
                     self.worker = self.begun = attempt
                 case fx.SetTimer(kind, due):
                     self.timers[kind] = due
@@ -225,23 +225,3 @@ def test_every_attempt_that_was_started_tells_how_it_went_unless_it_was_given_up
     given_up = isinstance(around.finish.outcome, ForceAborted | Panicked)
     assert told <= started
     assert started - told <= ({around.run.attempt} if given_up else set())
-
-
-@given(settings, st.booleans(), steps, st.tuples(st.sampled_from(RESULTS), st.booleans(), st.sampled_from(TimerKind)))
-def test_deciding_changes_nothing_until_it_is_committed(settings, limited, walk, choices):
-    result, flag, timer = choices
-    run, now = walked(settings, limited, walk).run, 99.0
-
-    def everything():
-        return [getattr(run, name) for name in RunMachine.__slots__]
-
-    before = everything()
-    run.start(cancelled=flag)
-    run.granted(run.attempt)
-    run.denied(run.attempt, ValueError(), now)
-    run.started(run.attempt, now)
-    run.ended(run.attempt, result, released=flag, now=now)
-    run.released(run.attempt, now=now)
-    run.fired(timer, now)
-    run.claim(Cause.DRAIN, now, now + 1)
-    assert everything() == before

@@ -43,7 +43,7 @@ def leave_as_it_is(slot):
 
 
 def fill_line(slot):
-    slot.max_queue = len(slot.line)
+    slot.rules.max_queue = len(slot.line)
 
 
 def empty_line(slot):

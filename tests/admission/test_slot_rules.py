@@ -131,14 +131,14 @@ def test_a_replacement_of_an_owner_that_is_refused_is_admitted_and_nobody_stoppe
 
 @pytest.mark.parametrize("phase", BUSY)
 def test_the_reason_of_slot_busy_names_the_public_status(phase):
-    decision = slot_in(phase).submit(entry(9, DROP))
-    (rejection,) = (effect for effect in decision.effects if isinstance(effect, Reject))
+    effects = slot_in(phase).submit(entry(9, DROP))
+    (rejection,) = (effect for effect in effects if isinstance(effect, Reject))
     assert rejection.reason.endswith(PUBLIC_STATUS[phase])
 
 
 def test_the_reason_of_queue_full_names_the_limit():
-    decision = slot_in(Phase.RUNNING, 2, 3, max_queue=2).submit(entry(9))
-    (rejection,) = (effect for effect in decision.effects if isinstance(effect, Reject))
+    effects = slot_in(Phase.RUNNING, 2, 3, max_queue=2).submit(entry(9))
+    (rejection,) = (effect for effect in effects if isinstance(effect, Reject))
     assert "2 of 2" in rejection.reason
 
 
@@ -267,8 +267,7 @@ def test_drain_turns_the_line_away_front_to_back():
 
 
 def test_drain_hands_its_deadline_to_the_owners_run():
-    decision = slot_in(Phase.RUNNING).drain(12.5)
-    assert decision.effects == [DrainRun(12.5)]
+    assert slot_in(Phase.RUNNING).drain(12.5) == [DrainRun(12.5)]
 
 
 def test_nobody_is_started_once_the_slot_drains():
@@ -290,7 +289,7 @@ def test_nobody_is_started_once_the_slot_drains():
     ],
 )
 def test_a_rejection_and_its_event_tell_the_same_reason(submission, kind):
-    effects = slot_in(Phase.RUNNING, 2, max_queue=1).submit(submission).effects
+    effects = slot_in(Phase.RUNNING, 2, max_queue=1).submit(submission)
     (rejection,) = (effect for effect in effects if isinstance(effect, Reject))
     (event,) = (e for e in effects if isinstance(e, Emit) and e.kind is EventKind.SUBMISSION_REJECTED)
     assert event.entry is rejection.entry
@@ -299,7 +298,7 @@ def test_a_rejection_and_its_event_tell_the_same_reason(submission, kind):
 
 
 def test_the_cause_of_a_displacement_is_named_in_its_reason():
-    effects = slot_in(Phase.RUNNING, 2).submit(entry(9, REPLACE)).effects
+    effects = slot_in(Phase.RUNNING, 2).submit(entry(9, REPLACE))
     (rejection,) = (effect for effect in effects if isinstance(effect, Reject))
     assert "#9" in rejection.reason
 
