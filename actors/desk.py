@@ -159,7 +159,7 @@ class Desk(Endings):
     def on_submit(self, message: Submit[Any]) -> TaskHandle[Any]:
         """Take in a submission that did not come through the face; asked for it, the reply is its handle."""
         handle = self.new_handle(message.submission)
-        message.ticket = ticket = make_ticket(message.submission, handle, message.context, None)
+        message.ticket = ticket = make_ticket(message.submission, handle, message.context.copy(), None)
         if message.notify is not None:
             ticket.notify, ticket.token = self.forwarders.towards(message.notify), message.token
             ticket.followed = True

@@ -155,7 +155,8 @@ class Core:
 
     def send(self, submission: Submission[T]) -> TaskHandle[T]:
         """Hand a submission in that has its place in the intake."""
-        registry = self.running()
+        registry = self.registry
+        assert registry is not None
         try:
             handle = make_handle(submission, self.runtime, registry)
             ticket = make_ticket(submission, handle, copy_context(), self.intake)

@@ -6,7 +6,6 @@ import asyncio
 from _thread import allocate_lock
 from concurrent.futures import Future
 from contextlib import suppress
-from threading import RLock
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from pykka import ActorDeadError
@@ -14,6 +13,7 @@ from pykka import ActorDeadError
 from actors.budget import closed_error
 from actors.current import current_task
 from actors.messages import Cancel
+from actors.runtime.guard import shared_lock, shared_rlock
 from admission.checks import check_optional_duration
 from admission.errors import SubmissionRejectedError, TaskAbortedError, TaskCancelledError, TaskPanickedError
 from admission.outcome import Cancelled, Completed, Failed, Fatal, ForceAborted, Outcome, Panicked, Rejected
@@ -38,7 +38,7 @@ class TaskHandle(Generic[T]):
     ``await handle`` gives the outcome. An awaiter that is cancelled or times out leaves the job running.
     """
 
-    __slots__ = ("_calls", "_future", "_outcome", "_registry", "_runtime", "_unset", "_waiters", "id", "slot")
+    __slots__ = ("_calls", "_future", "_outcome", "_registry", "_runtime", "_waiters", "id", "slot")
 
     def __init__(self, id_: TaskId, slot: str, runtime: Runtime, registry: ActorRef[Any] | None) -> None:
         self.id = id_
@@ -48,7 +48,6 @@ class TaskHandle(Generic[T]):
         self._runtime = runtime
         self._registry = registry
         self._outcome: Outcome[T] | None = None
-        self._unset = allocate_lock()  # taken once, by whoever sets the outcome
         self._waiters: list[Any] | None = None
         self._calls: Calls | None = None
         self._future: Future[Outcome[T]] | None = None
@@ -192,10 +191,12 @@ class TaskHandle(Generic[T]):
 
     def resolve(self, outcome: Outcome[T]) -> bool:
         """Set the outcome, once; tell whether this call did. Runs no user code."""
-        if not self._unset.acquire(blocking=False):
-            return False
-        self._outcome = outcome
-        self._wake()
+        with _settling:
+            if self._outcome is not None:
+                return False
+            self._outcome = outcome
+        if self._waiters:
+            self._wake()
         return True
 
     def wait(self, timeout: float | None = None) -> bool:
@@ -241,6 +242,7 @@ class TaskHandle(Generic[T]):
             raise RuntimeError(msg)
 
 
-_waking = RLock()  # reentrant: a finalizer that the collector runs under it may add a callback
-_creating = allocate_lock()
-"""Guards the creation of the parts that most handles never need; held for an assignment only."""
+_waking = shared_rlock()  # reentrant: a finalizer that the collector runs under it may add a callback
+_settling = shared_lock()
+_creating = shared_lock()
+"""Guards the creation of the parts that most handles never need."""

@@ -7,7 +7,7 @@ shell's own memory: a machine that is reset does not lose them.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from actors.bodies import BodyJob, cancel
 from actors.messages import (
@@ -114,8 +114,7 @@ class SlotHands(RuntimeActor):
         )
 
     def _register(self, effect: ordered.Register) -> None:
-        assert isinstance(effect.entry, Ticket)
-        self.services.to_registry(Register(effect.entry))
+        self.services.to_registry(Register(cast("Ticket", effect.entry)))
 
     def _reject(self, effect: ordered.Reject) -> None:
         assert isinstance(effect.entry, Ticket)
@@ -162,8 +161,7 @@ class SlotHands(RuntimeActor):
             deliver(self.services.limiter, Return(effect.id, effect.attempt))
 
     def _finish(self, effect: ordered.Finish) -> None:
-        ticket = effect.entry
-        assert isinstance(ticket, Ticket)
+        ticket = cast("Ticket", effect.entry)
         self.services.to_registry(Finished(ticket, effect.outcome, effect.lingering, effect.forced_by))
 
     def _vacate(self, effect: ordered.Vacate) -> None:
@@ -180,9 +178,6 @@ class SlotHands(RuntimeActor):
     def log_body(self, kind: EventKind, job: BodyJob, fields: dict[str, Any]) -> None:
         """Log what the body's own side has told of it."""
         publisher = self.services.publisher
-        if kind in publisher.silent:
-            publisher.skip()
-            return
         try:
             publisher.publish(kind, job.ticket, job.attempt, fields, announced=False)
         except BaseException as error:  # noqa: BLE001 - a record that is lost costs nothing else
@@ -191,7 +186,7 @@ class SlotHands(RuntimeActor):
     def tell_worker(self, message: Any) -> None:
         """Tell the worker of the attempt, if there is one."""
         if self.inside is not None:
-            self.inside.to_worker(message)
+            self.inside.inbox.put(message)
 
     def drop_timer(self, kind: TimerKind) -> None:
         """Forget this timer, if it is pending."""

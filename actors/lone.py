@@ -81,7 +81,13 @@ class LoneSlotActor(Desk, SlotActor):
             publisher=publisher,
             budget=Budget(limits.max_total_pending),
             defaults=defaults or TaskDefaults(),
-            rules=Rules(grace=seconds, max_queue=limits.max_slot_queue, random=runtime.random, audience=publisher),
+            rules=Rules(
+                grace=seconds,
+                max_queue=limits.max_slot_queue,
+                budgeted=limits.max_total_pending is not None,
+                random=runtime.random,
+                audience=publisher,
+            ),
             limiter=None,
             to_registry=self.handle_inner,
         )

@@ -105,7 +105,7 @@ class Publisher:
         self._sent = 0
         self._clock = runtime.clock
         self._log_level = sink.level if sink is not None else logging.CRITICAL + 1
-        self._numbers = count(1)
+        self._number = count(1).__next__
         self._lock = Lock()  # the number of a record and its place in the log's mailbox are taken together
         self._closed = False
         # Nobody wants to hear of these kinds but whoever is to be notified: they only take their number.
@@ -114,15 +114,11 @@ class Publisher:
 
     def passes_over(self, entry: Entry, records: int = 1, /) -> bool:
         """Number routine records about `entry`, those of level *info* and below, if nobody wants to hear of them."""
-        if not self._quiet or entry.followed:
-            return False
-        self.skip(records)
-        return True
-
-    def skip(self, records: int = 1) -> None:
-        """Number records that nobody wants."""
-        for _ in repeat(None, records):
-            next(self._numbers)
+        if self._quiet and not entry.followed:
+            for _ in repeat(None, records):
+                self._number()
+            return True
+        return False
 
     def publish(
         self,
@@ -139,7 +135,7 @@ class Publisher:
         notify = ticket.notify if ticket is not None and announced else None
         logged = level_of(kind, fields) >= self._log_level
         if notify is None and not logged:
-            self.skip()
+            self._number()
             return
         clock = self._clock
         event = Event(0, kind, clock.wall(), clock.monotonic(), None, task, slot, attempt, fields or {})
@@ -148,7 +144,7 @@ class Publisher:
         with self._lock:
             if self._closed:
                 return
-            event.seq = next(self._numbers)
+            event.seq = self._number()
             if logged and self.log is not None:
                 self._sent += 1
                 deliver(self.log, event)

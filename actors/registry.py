@@ -95,6 +95,7 @@ class RegistryActor(Desk):
                 grace=self.grace,
                 max_queue=self.limits.max_slot_queue,
                 limited=self.limiter is not None,
+                budgeted=self.limits.max_total_pending is not None,
                 random=runtime.random,
                 audience=publisher,
             ),

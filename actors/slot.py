@@ -140,12 +140,12 @@ class SlotActor(SlotHands):
 
     def on_attempt_ended(self, message: AttemptEnded) -> None:
         """The attempt has ended; its body may still be inside."""
-        job, run, at = self._current(message), self.run, message.at
-        if job is None:
+        job, run, at = self.inside, self.run, message.at
+        if job is None or job.attempt != message.attempt or job.ticket.id != message.id:
             return
         if message.released:
             self._left(job, at)
-        if isinstance(message.result, WorkerPanicked):
+        if type(message.result) is WorkerPanicked:
             self.services.publisher.failure("worker", message, RuntimeError(message.result.reason))
         if run is not None:
             now = at if at is not None else self.runtime.clock.monotonic()

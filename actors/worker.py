@@ -41,13 +41,13 @@ class WorkerActor(RuntimeActor):
         self.to_slot = to_slot
         self.runner = runner
         self.job = job
-        job.to_worker = self.actor_inbox.put
+        job.inbox = self.actor_inbox
 
     @classmethod
     def begin(cls, runtime: Runtime, to_slot: Callable[[Any], object], runner: BodyRunner, job: BodyJob) -> None:
         """Start a worker and have it begin. The job knows its mailbox; nobody needs a ref."""
         cls(runtime, to_slot, runner, job).attach()
-        job.to_worker(_BEGIN)
+        job.inbox.put(_BEGIN)
 
     def on_begin(self, _message: Begin) -> None:
         """Hand the body over."""

@@ -7,7 +7,8 @@ from typing import Self
 
 __all__ = ["TaskId"]
 
-_numbers = itertools.count(1)
+_next_number = itertools.count(1).__next__
+_new = int.__new__
 
 
 class TaskId(int):
@@ -32,7 +33,7 @@ class TaskId(int):
     @classmethod
     def allocate(cls) -> Self:
         """Take the next number of this process. Safe from any thread."""
-        return int.__new__(cls, next(_numbers))
+        return _new(cls, _next_number())
 
     def __str__(self) -> str:
         return f"#{int(self)}"

@@ -33,10 +33,15 @@ class Everyone:
 
 @dataclass(slots=True, kw_only=True)
 class Rules:
-    """Bounds, chance and audience of all machines. `limited` where attempts need a permit, `grace` in seconds."""
+    """Bounds, chance and audience of all machines.
+
+    `limited` where attempts need a permit, `budgeted` where waiting needs a unit of a budget that all slots share;
+    `grace` in seconds.
+    """
 
     grace: float = 60.0
     max_queue: int | None = None
     limited: bool = False
+    budgeted: bool = True
     random: RandomSource = field(default_factory=Random)
     audience: Audience = field(default_factory=Everyone)

@@ -185,7 +185,7 @@ class SlotMachine:
 
     def needs_unit(self, policy: AdmissionPolicy) -> bool:
         """Tell whether this submission would add to the number of waiting ones, and so needs a unit of the budget."""
-        if self.owner is None or self.draining:
+        if self.owner is None or self.draining or not self.rules.budgeted:
             return False
         return _WHEN_BUSY[policy].needs_unit(self)
 
@@ -248,7 +248,7 @@ class SlotMachine:
         effects: list[Effect] = []
         waiting = self.line.get(id_)
         if waiting is not None:
-            effects.append(_RETURN_UNIT)
+            self._return_unit(effects)
             effects.append(_remove_requested(waiting, cause))
             _reject(effects, waiting, RejectionKind.REMOVED_FROM_QUEUE, "removed while it waited")
             effects.append(AnswerWithdrawal(id_, op, claimed=True))
@@ -295,7 +295,7 @@ class SlotMachine:
         if self.draining:
             return effects
         for entry in self.line:
-            effects.append(_RETURN_UNIT)
+            self._return_unit(effects)
             _reject(effects, entry, RejectionKind.SHUTTING_DOWN, "shutdown has begun")
         phase = self.phase
         if phase is _IDLE:
@@ -315,6 +315,10 @@ class SlotMachine:
         waited_for = self.phase is _ADMITTING or self.phase is _PENDING
         return self.owner if waited_for and self.owner is not None and self.owner.id == id_ else None
 
+    def _return_unit(self, effects: list[Effect]) -> None:
+        if self.rules.budgeted:
+            effects.append(_RETURN_UNIT)
+
     def _free(self, effects: list[Effect], owner: Entry) -> None:
         """Nobody owns the slot any more: start whoever is next, or rest."""
         head = None if self.draining else self.line.head
@@ -323,7 +327,7 @@ class SlotMachine:
             if not self.rules.audience.passes_over(owner):
                 effects.append(_EDGES[self.phase, phase])
         else:
-            effects.append(_RETURN_UNIT)
+            self._return_unit(effects)
             if not self.rules.audience.passes_over(head, 4):
                 effects.append(_EDGES[self.phase, _IDLE])
                 fields: dict[str, object] = {"status": "started_from_queue", "depth": len(self.line) - 1}

@@ -24,6 +24,7 @@ __all__ = ["INHERIT", "Inherit", "RunSettings", "SpecOptions", "Submission", "Ta
 T = TypeVar("T")
 R = TypeVar("R")
 _EMPTY: Final[dict[str, Any]] = {}
+_NEVER: Final = RestartPolicy.NEVER
 
 
 class Inherit(Enum):
@@ -122,7 +123,8 @@ class TaskSpec(Generic[T]):
             object.__setattr__(self, "args", _args(self.args))
         if self.kwargs is not _EMPTY:
             object.__setattr__(self, "kwargs", _kwargs(self.kwargs))
-        _check_settings(self, may_inherit=True)
+        if not self._is_bare():
+            _check_settings(self, may_inherit=True)
         if self.attempt_timeout is not INHERIT:
             timeout = check_optional_duration("attempt_timeout", self.attempt_timeout, positive=True)
             object.__setattr__(self, "attempt_timeout", timeout)
@@ -142,7 +144,7 @@ class TaskSpec(Generic[T]):
             TypeError, ValueError: an argument of the wrong type or out of range, named in the message.
 
         """
-        return cls(body, restart=RestartPolicy.NEVER, **options)
+        return cls(body, restart=_NEVER, **options)
 
     @overload
     @classmethod
@@ -187,6 +189,9 @@ class TaskSpec(Generic[T]):
         """Restart as the supervisor's `TaskDefaults` say, too."""
         return cls(body, **options)
 
+    def _is_bare(self) -> bool:
+        return self.restart is _NEVER and self.backoff is INHERIT and self.max_retries is INHERIT
+
     @property
     def label(self) -> str:
         """What the body is called; a proxy that answers any attribute with a proxy has no name of its own."""
@@ -196,12 +201,7 @@ class TaskSpec(Generic[T]):
     def resolve(self, defaults: TaskDefaults) -> RunSettings:
         """Return the settings of a run of this spec under these defaults."""
         base = defaults.settings
-        if (
-            self.backoff is INHERIT
-            and self.attempt_timeout is INHERIT
-            and self.max_retries is INHERIT
-            and self.restart is RestartPolicy.NEVER
-        ):
+        if self._is_bare() and self.attempt_timeout is INHERIT:
             return defaults.once  # the usual case, made once
         return RunSettings(
             base.restart if self.restart is INHERIT else self.restart,
@@ -240,9 +240,40 @@ class Submission(Generic[T]):
     def __init__(
         self, work: Any, slot: str | None = None, policy: AdmissionPolicy | str = AdmissionPolicy.QUEUE
     ) -> None:
-        object.__setattr__(self, "spec", work if isinstance(work, TaskSpec) else TaskSpec.once(work))
+        object.__setattr__(self, "spec", work if isinstance(work, TaskSpec) else _bare(work))
         object.__setattr__(self, "slot", None if slot is None else check_text("slot", slot))
         object.__setattr__(self, "policy", policy if type(policy) is AdmissionPolicy else _policy(policy))
+
+
+def _bare(body: Callable[..., Any]) -> TaskSpec[Any]:
+    """Make ``TaskSpec.once(body)`` without checking what is not set: every submission of a bare callable pays for it."""
+    if not callable(body):
+        return TaskSpec(body)  # which says what is wrong with it
+    spec: TaskSpec[Any] = object.__new__(TaskSpec)
+    for assign, value in _UNSET:
+        assign(spec, value)
+    _assign_body(spec, body)
+    _assign_kind(spec, _is_coroutine_function(body))
+    return spec
+
+
+def _setter(name: str) -> Callable[[TaskSpec[Any], Any], None]:
+    return TaskSpec.__dict__[name].__set__  # type: ignore[no-any-return]
+
+
+_assign_body, _assign_kind = _setter("body"), _setter("is_coroutine")
+_UNSET: Final = tuple(
+    (_setter(name), value)
+    for name, value in (
+        ("args", ()),
+        ("kwargs", _EMPTY),
+        ("name", None),
+        ("restart", _NEVER),
+        ("backoff", INHERIT),
+        ("attempt_timeout", INHERIT),
+        ("max_retries", INHERIT),
+    )
+)
 
 
 def _policy(value: str) -> AdmissionPolicy:

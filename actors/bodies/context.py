@@ -6,6 +6,7 @@ import asyncio
 import threading
 from typing import TYPE_CHECKING
 
+from actors.runtime.guard import shared_lock
 from admission.checks import check_duration, check_optional_duration
 from admission.errors import TaskCancelledError
 
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
 __all__ = ["AsyncTaskContext", "TaskContext", "cancel"]
 
 
-_creating = threading.Lock()
+_creating = shared_lock()
 
 
 class _Context:

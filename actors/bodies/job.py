@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from _thread import allocate_lock
 from contextlib import suppress
 from contextvars import Context
 from typing import TYPE_CHECKING, Any, Protocol
@@ -10,6 +9,8 @@ from typing import TYPE_CHECKING, Any, Protocol
 from actors.bodies.context import AsyncTaskContext, TaskContext
 from actors.current import current_task
 from actors.messages import BodyEntered, BodyReturned
+from actors.runtime.guard import shared_lock
+from admission.policy import RestartPolicy
 from admission.run import AttemptCancelled, AttemptRaised, AttemptReturned, BodyResult, classify
 
 if TYPE_CHECKING:
@@ -20,10 +21,19 @@ if TYPE_CHECKING:
 __all__ = ["BodyJob", "BodyRunner", "describe", "judge", "returned"]
 
 _LONGEST_REASON = 1000
+_claiming = shared_lock()
+_ONCE = RestartPolicy.NEVER
+_NOTHING = AttemptReturned(None)
 
 
-def _nobody(_message: Any) -> None:
+class _Nobody:
     """Before a job has a worker, nobody is told."""
+
+    def put(self, _message: Any) -> None:
+        """Nothing."""
+
+
+_nobody = _Nobody()
 
 
 class BodyJob:
@@ -33,16 +43,16 @@ class BodyJob:
     """
 
     __slots__ = (
-        "_entry",
+        "_claimed",
         "attempt",
         "clock",
         "context",
         "ctx",
+        "inbox",
         "known_inside",
         "spec",
         "task",
         "ticket",
-        "to_worker",
     )
 
     def __init__(self, ticket: Ticket, attempt: int, clock: Callable[[], float]) -> None:
@@ -52,15 +62,17 @@ class BodyJob:
         self.spec = spec = ticket.spec
         kind = AsyncTaskContext if spec.is_coroutine else TaskContext
         self.ctx = kind(ticket.id, ticket.name, ticket.slot, attempt)
-        self.context = Context() if ticket.context is None else ticket.context.copy()
-        self.to_worker: Callable[[Any], object] = _nobody
+        self.context = _context_of(ticket)
+        self.inbox: Any = _nobody  # the worker's mailbox
         self.known_inside = False  # the slot has been told that the body was entered
         self.task: Any = None  # the asyncio task, where there is one
-        self._entry = allocate_lock()
+        self._claimed = False
 
     def claim_entry(self) -> bool:
         """Decide whether this body is entered: True for the first caller only."""
-        return self._entry.acquire(blocking=False)
+        with _claiming:
+            first, self._claimed = not self._claimed, True
+        return first
 
     def call(self) -> Any:
         """Call the body; for the runner, inside the job's context."""
@@ -69,15 +81,15 @@ class BodyJob:
 
     def entered(self) -> None:
         """Report that the body is entered now."""
-        self.to_worker(BodyEntered(self.clock()))
+        self.inbox.put(BodyEntered(self.clock()))
 
     def left(self, result: BodyResult[Any]) -> None:
         """Report that the body's code has left now."""
-        self.to_worker(BodyReturned(result, self.clock()))
+        self.inbox.put(BodyReturned(result, self.clock()))
 
     def given_up(self) -> None:
         """Report that the body is never entered."""
-        self.to_worker(BodyReturned(AttemptCancelled(), None))
+        self.inbox.put(BodyReturned(AttemptCancelled(), None))
 
 
 class BodyRunner(Protocol):
@@ -98,6 +110,14 @@ class BodyRunner(Protocol):
     def close(self) -> None:
         """Start nothing more."""
         ...
+
+
+def _context_of(ticket: Ticket) -> Context:
+    """Return a context that no other attempt has: of a run with one attempt, the one that was captured for it."""
+    context = ticket.context
+    if context is None:
+        return Context()
+    return context if ticket.spec.restart is _ONCE else context.copy()
 
 
 def judge(error: BaseException) -> BodyResult[Any]:
@@ -128,4 +148,4 @@ def describe(error: BaseException) -> str:
 
 def returned(value: Any) -> BodyResult[Any]:
     """Say that a body returned this."""
-    return AttemptReturned(value)
+    return _NOTHING if value is None else AttemptReturned(value)

@@ -112,7 +112,8 @@ class RuntimeActor(pykka.Actor):
 
     def run_turn(self, items: SimpleQueue[Any], throughput: int) -> None:
         """Handle up to `throughput` messages, each behind its own fault barrier. For the dispatcher only."""
-        mailbox, handlers, take = self.mailbox, self.handlers, items.get_nowait
+        mailbox: Any = self.actor_inbox
+        handlers, take = self.handlers, items.get_nowait
         for _ in range(min(throughput, items.qsize())):
             if mailbox.closed:
                 return

@@ -87,11 +87,9 @@ class Mailbox:
     def put(self, item: Any) -> None:
         """Append. Never blocks, never raises; in a closed mailbox the item becomes a dead letter."""
         self._items.put(item)
-        if self._scheduled and not self.closed:
-            return  # the usual case where there is much to do
         if self.closed:
             self._drain()
-        else:
+        elif not self._scheduled:
             self._schedule()
 
     def get(self) -> Any:

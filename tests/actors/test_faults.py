@@ -687,7 +687,7 @@ def children():
         slot = registry.slots["faulty"].ref
         return {
             "slot": slot,
-            "worker": slot._actor_weakref().inside.to_worker.__self__.owner.actor_ref,
+            "worker": slot._actor_weakref().inside.inbox.owner.actor_ref,
             "limiter": registry.limiter,
             "log": registry.publisher.log,
         }
