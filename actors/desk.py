@@ -56,25 +56,25 @@ if TYPE_CHECKING:
     from admission.identity import TaskId
     from admission.spec import Submission
 
-__all__ = ["DESK_HANDLERS", "Desk", "Settlement", "make_handle", "make_ticket"]
+__all__ = ["DESK_HANDLERS", "Desk", "Settlement", "make_ticket"]
 
 _AFTER_DEADLINE = 1.0
 """Seconds after the drain's deadline at which the desk resolves what a faulty slot left."""
 
 
-def make_handle(submission: Submission[Any], runtime: Runtime, registry: ActorRef[Any] | None) -> TaskHandle[Any]:
-    """Make the handle of a submission: take its id and settle which slot it competes for."""
-    number: TaskId = runtime.new_id()
-    slot = submission.slot or submission.spec.name or f"{submission.spec.label}{number}"
-    return TaskHandle(number, slot, runtime, registry)
-
-
 def make_ticket(
-    submission: Submission[Any], handle: TaskHandle[Any], context: Context, intake: Intake | None
+    submission: Submission[Any],
+    runtime: Runtime,
+    registry: ActorRef[Any] | None,
+    context: Context,
+    intake: Intake | None = None,
 ) -> Ticket:
-    """Put together what a submission is on its way."""
-    spec, slot = submission.spec, handle.slot
-    return Ticket(handle.id, submission.policy, spec.name or slot, slot, spec, handle, context, intake)
+    """Put together what a submission is on its way: take its id and settle which slot it competes for."""
+    spec = submission.spec
+    number: TaskId = runtime.new_id()
+    slot = submission.slot or spec.name or f"{spec.label}{number}"
+    handle: TaskHandle[Any] = TaskHandle(number, slot, runtime, registry)
+    return Ticket(number, submission.policy, spec.name or slot, slot, spec, handle, context, intake)
 
 
 class Settlement:
@@ -133,9 +133,9 @@ class Desk(Endings):
 
     # -- what the actor with the desk decides --------------------------------------------------------------------------
 
-    def new_handle(self, submission: Submission[Any]) -> TaskHandle[Any]:
-        """Make the handle of a submission that did not come through the face."""
-        return make_handle(submission, self.runtime, self.actor_ref)
+    def named(self, submission: Submission[Any]) -> Submission[Any]:
+        """Return a submission that did not come through the face as it is meant here."""
+        return submission
 
     def find_slot(self, key: str, out: list[Any]) -> SlotRecord | None:
         """Return the slot of this key, made if need be; None where a limit forbids it."""
@@ -158,8 +158,8 @@ class Desk(Endings):
 
     def on_submit(self, message: Submit[Any]) -> TaskHandle[Any]:
         """Take in a submission that did not come through the face; asked for it, the reply is its handle."""
-        handle = self.new_handle(message.submission)
-        message.ticket = ticket = make_ticket(message.submission, handle, message.context.copy(), None)
+        submission = self.named(message.submission)
+        message.ticket = ticket = make_ticket(submission, self.runtime, self.actor_ref, message.context.copy())
         if message.notify is not None:
             ticket.notify, ticket.token = self.forwarders.towards(message.notify), message.token
             ticket.followed = True
@@ -170,7 +170,7 @@ class Desk(Endings):
             self.on_ticket(ticket)
         else:
             self._turn_away(ticket, RejectionKind.RESOURCE_LIMIT, "the intake is full")
-        return handle
+        return ticket.handle
 
     def on_ticket(self, ticket: Ticket) -> None:
         """Route a submission to its slot."""

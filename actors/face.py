@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from actors.assembly import make_runtime
 from actors.budget import Intake, closed_error
 from actors.current import current_task
-from actors.desk import Settlement, make_handle, make_ticket
+from actors.desk import Settlement, make_ticket
 from actors.messages import Shutdown
 from actors.registry import RegistryActor
 from actors.runtime import deliver
@@ -135,7 +135,8 @@ class Core:
 
     def running(self) -> ActorRef[RegistryActor]:
         """Return the registry, for a call that needs one that still works."""
-        self.runtime.check_forked()
+        if self.runtime.dispatcher.forked:
+            self.runtime.check_forked()
         if self.settlement.report is not None:
             raise closed_error()
         if self.registry is None:
@@ -158,13 +159,12 @@ class Core:
         registry = self.registry
         assert registry is not None
         try:
-            handle = make_handle(submission, self.runtime, registry)
-            ticket = make_ticket(submission, handle, copy_context(), self.intake)
+            ticket = make_ticket(submission, self.runtime, registry, copy_context(), self.intake)
         except BaseException:
             self.intake.give()
             raise
         deliver(registry, ticket)
-        return handle
+        return ticket.handle
 
     def concluded(self) -> ShutdownReport:
         """Close what this supervisor owns, once the report is there."""

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from actors.budget import Budget
-from actors.desk import DESK_HANDLERS, Desk, make_handle
+from actors.desk import DESK_HANDLERS, Desk
 from actors.ending import SlotRecord
 from actors.hands import ACTIONS, SlotServices
 from actors.messages import Retire, Submit, Ticket
@@ -23,7 +23,6 @@ from admission.spec import Submission, TaskDefaults
 if TYPE_CHECKING:
     from datetime import timedelta
 
-    from actors.handle import TaskHandle
     from actors.runtime import Runtime
     from admission.outcome import RejectionKind
 
@@ -138,10 +137,9 @@ class LoneSlotActor(Desk, SlotActor):
             return self.fail_submit(message, ValueError(msg))
         return Desk.on_submit(self, message)
 
-    def new_handle(self, submission: Submission[Any]) -> TaskHandle[Any]:
-        """Make the handle of a submission to this slot."""
-        named = Submission(submission.spec, slot=self.key, policy=submission.policy)
-        return make_handle(named, self.runtime, self.actor_ref)
+    def named(self, submission: Submission[Any]) -> Submission[Any]:
+        """Return a submission as one to this slot."""
+        return Submission(submission.spec, slot=self.key, policy=submission.policy)
 
     def find_slot(self, key: str, out: list[Any]) -> SlotRecord:  # noqa: ARG002
         """Return the only slot."""

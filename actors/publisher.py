@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import logging
 from contextlib import suppress
-from itertools import count, repeat
 from threading import Lock
 from typing import TYPE_CHECKING, Any, Final
 
@@ -105,20 +104,23 @@ class Publisher:
         self._sent = 0
         self._clock = runtime.clock
         self._log_level = sink.level if sink is not None else logging.CRITICAL + 1
-        self._number = count(1).__next__
+        self._number = 0
+        self._last = 0
         self._lock = Lock()  # the number of a record and its place in the log's mailbox are taken together
         self._closed = False
-        # Nobody wants to hear of these kinds but whoever is to be notified: they only take their number.
-        self.silent = frozenset(kind for kind, level in LEVELS.items() if level < self._log_level)
         self._quiet = self._log_level > logging.INFO
 
     def passes_over(self, entry: Entry, records: int = 1, /) -> bool:
         """Number routine records about `entry`, those of level *info* and below, if nobody wants to hear of them."""
         if self._quiet and not entry.followed:
-            for _ in repeat(None, records):
-                self._number()
+            self._number += records  # no lock: at worst a gap is too small, see `_next_number`
             return True
         return False
+
+    def _next_number(self) -> int:
+        """Take a number greater than any before, whoever passes something over meanwhile. With the lock held."""
+        self._number = self._last = max(self._number, self._last) + 1
+        return self._last
 
     def publish(
         self,
@@ -135,7 +137,7 @@ class Publisher:
         notify = ticket.notify if ticket is not None and announced else None
         logged = level_of(kind, fields) >= self._log_level
         if notify is None and not logged:
-            self._number()
+            self._number += 1
             return
         clock = self._clock
         event = Event(0, kind, clock.wall(), clock.monotonic(), None, task, slot, attempt, fields or {})
@@ -144,7 +146,7 @@ class Publisher:
         with self._lock:
             if self._closed:
                 return
-            event.seq = self._number()
+            event.seq = self._next_number()
             if logged and self.log is not None:
                 self._sent += 1
                 deliver(self.log, event)

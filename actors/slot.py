@@ -201,7 +201,7 @@ class SlotActor(SlotHands):
             self.status = status
             self.since = self.runtime.clock.monotonic()
         if out:
-            self.runtime.perform(self, ordered.in_order(out))
+            self.runtime.perform(self, ordered.in_order(out) if len(out) > 1 else out)
 
     def _step_start(self, effect: ordered.StartRun, _out: list[Effect]) -> Iterable[Effect]:
         ticket, services = effect.entry, self.services

@@ -56,7 +56,8 @@ class WorkerActor(RuntimeActor):
             self.runner.start(self.job)
         except BaseException as error:  # noqa: BLE001 - no thread, no loop: it failed to start and may be retried
             self.handed_over = False
-            self._end(AttemptRaised(error, f"failed to start: {error}"))
+            self._report(AttemptRaised(error, f"failed to start: {error}"), released=True, at=None)
+            self.end()
 
     def on_entered(self, message: BodyEntered) -> None:
         """Tell the slot that the body is inside."""
@@ -66,12 +67,13 @@ class WorkerActor(RuntimeActor):
 
     def on_returned(self, message: BodyReturned) -> None:
         """Tell the slot that the body has left, and end."""
+        ctx = self.job.ctx
         if self.ended:
-            ctx = self.job.ctx
             self.to_slot(AttemptReleased(ctx.task_id, ctx.attempt, message.at))
-            self.end()
         else:
-            self._end(message.result, message.at)
+            self.ended = True
+            self.to_slot(AttemptEnded(ctx.task_id, ctx.attempt, message.result, True, message.at))  # noqa: FBT003
+        self.end()
 
     def on_stop_body(self, _message: Stop) -> None:
         """Wake the body."""
@@ -91,10 +93,6 @@ class WorkerActor(RuntimeActor):
         """Nobody stops a worker from outside: that counts as a failure, and the body's release is waited for."""
         self._panic("worker was asked to stop", None)
         return True
-
-    def _end(self, result: Any, at: float | None = None) -> None:
-        self._report(result, released=True, at=at)
-        self.end()
 
     def _panic(self, reason: str, left: BodyReturned | None) -> None:
         released = left is not None or not self.handed_over

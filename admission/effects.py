@@ -308,4 +308,4 @@ _rank = attrgetter("rank")
 
 def in_order(effects: list[Effect]) -> list[Effect]:
     """Return the effects of one turn in the order in which they are carried out (stable within a rank)."""
-    return sorted(effects, key=_rank) if len(effects) > 1 else effects
+    return sorted(effects, key=_rank)

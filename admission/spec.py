@@ -246,10 +246,10 @@ class Submission(Generic[T]):
 
 
 def _bare(body: Callable[..., Any]) -> TaskSpec[Any]:
-    """Make ``TaskSpec.once(body)`` without checking what is not set: every submission of a bare callable pays for it."""
+    """Make ``TaskSpec.once(body)`` without checking what is not set: every submission of a callable pays for it."""
     if not callable(body):
         return TaskSpec(body)  # which says what is wrong with it
-    spec: TaskSpec[Any] = object.__new__(TaskSpec)
+    spec: TaskSpec[Any] = object.__new__(TaskSpec)  # pyright: ignore[reportUnknownVariableType]
     for assign, value in _UNSET:
         assign(spec, value)
     _assign_body(spec, body)

@@ -71,7 +71,7 @@ class RuntimeActor(pykka.Actor):
 
     def attach(self) -> None:
         """Connect the mailbox to its dispatcher: from here on messages are handled."""
-        self.mailbox.attach(self, self._choose_dispatcher())
+        self.actor_inbox.attach(self, self._choose_dispatcher())  # type: ignore[attr-defined]
 
     @staticmethod
     def _create_actor_inbox() -> Any:
@@ -114,9 +114,11 @@ class RuntimeActor(pykka.Actor):
         """Handle up to `throughput` messages, each behind its own fault barrier. For the dispatcher only."""
         mailbox: Any = self.actor_inbox
         handlers, take = self.handlers, items.get_nowait
-        for _ in range(min(throughput, items.qsize())):
-            if mailbox.closed:
-                return
+        left = items.qsize()
+        if left > throughput:  # noqa: PLR1730 - a call of `min` for every turn
+            left = throughput
+        while left and not mailbox.closed:
+            left -= 1
             message = take()  # there is one: an open mailbox has no other reader
             kind = type(message)  # pyright: ignore[reportUnknownVariableType]
             try:
@@ -180,11 +182,11 @@ class RuntimeActor(pykka.Actor):
         """Stop, at once: what is in the mailbox becomes dead letters, promised replies become errors."""
         if self._registered:
             self._unregister()
-        promised, self._promised = self._promised, None
+        promised = self._promised
         while promised:
             deferred, _ = promised.popitem()  # one by one: whoever holds one may set it meanwhile
             deferred.fail(ActorDeadError(f"{type(self).__name__} stopped before it replied"))
-        self.mailbox.close()
+        self.actor_inbox.close()  # type: ignore[attr-defined]
 
     def _unregister(self) -> None:
         if self._registered:  # to look for a child there would cost a scan of all that are

@@ -502,7 +502,7 @@ def test_a_part_that_fails_costs_only_what_it_was_needed_for(monkeypatch, scene,
 def test_records_that_nobody_wants_and_that_can_not_be_counted_cost_nothing_else(monkeypatch, scene):
     fault, log = Fault(MemoryError()), Log()
     log.is_enabled_for = lambda _level: False
-    fault.at(monkeypatch, Publisher, "skip")
+    fault.at(monkeypatch, Publisher, "passes_over")
     played = scene(fault, log=log)
     fault.armed = True
     played.play()

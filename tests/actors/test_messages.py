@@ -90,10 +90,11 @@ def test_an_outcome_on_its_way_arrives(stopped, ticket, make, outcome):
     assert ticket.handle.outcome(SOON) == outcome
 
 
-def test_a_submission_that_comes_too_late_is_turned_away(stopped, handle, listener):
+def test_a_submission_that_comes_too_late_is_turned_away(runtime, stopped, listener):
     intake = taken()
-    deliver(stopped, make_ticket(Submission(noop, slot="k"), handle, copy_context(), intake))
-    assert handle.outcome(SOON).kind is RejectionKind.SHUTTING_DOWN
+    ticket = make_ticket(Submission(noop, slot="k"), runtime, None, copy_context(), intake)
+    deliver(stopped, ticket)
+    assert ticket.handle.outcome(SOON).kind is RejectionKind.SHUTTING_DOWN
     assert intake.inside == 0
     deliver(stopped, Submit(Submission(noop, slot="k"), notify=listener, token=("t",)))
     assert listener._actor_weakref().ended.wait(SOON)

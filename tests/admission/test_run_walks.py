@@ -13,8 +13,8 @@ from admission.effects import Cause, TimerKind
 from admission.events import EventKind
 from admission.outcome import ForceAborted, Panicked
 from admission.policy import RestartPolicy
-from admission.run import AttemptCancelled, AttemptRaised, AttemptReturned, RunMachine, RunPhase, WorkerPanicked
 from admission.rules import Rules
+from admission.run import AttemptCancelled, AttemptRaised, AttemptReturned, RunMachine, RunPhase, WorkerPanicked
 from admission.slot import Standing
 from admission.spec import RunSettings
 from tests.admission.support import JITTER, entry

@@ -76,7 +76,7 @@ class Walk:
 
     def released(self, _number):
         if self.over or self.phase is not Phase.TERMINATING:  # a body is released once, after the outcome
-            self.carry_out(lambda: self.slot.released())
+            self.carry_out(self.slot.released)
 
     def drain(self, number):
         if number == 0:  # seldom: little happens afterwards

@@ -1,7 +1,7 @@
-"""The same pipeline as one writes it with Pykka's `ThreadingActor`: a thread for the registry, every slot, every attempt.
+"""The same pipeline as one writes it with Pykka's `ThreadingActor`: a thread for registry, every slot, every attempt.
 
 One job per key at a time, first in, first out, on the road that a submission takes here: the registry routes it to its
-slot, registers each owner and tells the caller its outcome, an attempt is an actor that reports its beginning and its
+slot, registers each owner and tells the caller its outcome; an attempt is an actor that reports its beginning and its
 end. And nothing else: no policy, retry, timeout, cancellation, limit or event, no reply that is waited for, and an
 attempt is told what to do by its constructor.
 """
