@@ -145,12 +145,10 @@ class Line:
         assert self._entries is not None
         self._entries.move_to_end(entry.id, last=False)
 
-    def swap_head(self, entry: Entry) -> None:
+    def swap_head(self, displaced: Entry, entry: Entry) -> None:
         """Put it in the place of the one that starts next."""
-        displaced = self.head
         self.push_head(entry)
-        if displaced is not None:
-            self.take(displaced)
+        self.take(displaced)
 
     def take(self, entry: Entry) -> None:
         """Take it out, wherever it is."""
@@ -413,7 +411,7 @@ def _replace(slot: SlotMachine, entry: Entry, unit: bool) -> list[Effect]:  # no
     if displaced is None:
         slot.line.push_head(entry)
     else:
-        slot.line.swap_head(entry)
+        slot.line.swap_head(displaced, entry)
     slot.phase = phase
     return effects
 

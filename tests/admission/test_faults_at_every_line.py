@@ -25,7 +25,7 @@ CAN_NOT_FAIL = re.compile(
     r"|(self|slot)\.[a-z_]+( = self\.[a-z_]+)* = (None|True|False|\(\)|_[A-Z_]+|[a-z_]+)$"
     r"|(self|slot)\.phase = [_A-Z]+( if [a-z_]+ else [_A-Z]+)?$"
     r"|self\.retries \+= 1$"
-    r"|(self\.|slot\.)?line\.[a-z_]+\([a-z]*\)$"  # one operation on the line
+    r"|(self\.|slot\.)?line\.[a-z_]+\([a-z, ]*\)$"  # one operation on the line
     r"|if (displaced|head) is (not )?None:$|else:$"
     r"|return( effects| None)?$"
 )
