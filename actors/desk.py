@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from actors.bodies.job import describe
 from actors.budget import closed_error
-from actors.ending import Caller, Endings, SlotRecord
+from actors.ending import Caller, SlotRecord
 from actors.handle import TaskHandle
 from actors.messages import (
     Admit,
@@ -31,7 +31,6 @@ from actors.messages import (
     Submit,
     Tasks,
     Ticket,
-    View,
     Viewed,
     Withdraw,
     Withdrawn,
@@ -39,7 +38,7 @@ from actors.messages import (
 from actors.observers.forward import Forwarders
 from actors.orders import Answer, Publish, Settle
 from actors.runtime import Deferred, TimerFired, TimerToken, deliver
-from admission import snapshot as views
+from actors.views import Look, Views
 from admission.effects import Cause
 from admission.events import EventKind
 from admission.outcome import ForceAborted, Rejected, RejectionKind
@@ -86,15 +85,6 @@ class Settlement:
         self.report: ShutdownReport | None = None
 
 
-@dataclass(slots=True, eq=False)
-class _Look:
-    """A snapshot on its way: the slots that have not answered, and what the others said."""
-
-    reply: Deferred
-    missing: int
-    views: list[views.SlotView]
-
-
 @dataclass(slots=True)
 class _FlushLog:
     """The last effect of the conclusion."""
@@ -106,7 +96,7 @@ class _FlushLog:
         self.desk.flush_log()
 
 
-class Desk(Endings):
+class Desk(Views):
     """Endings, and everybody who asks about them."""
 
     def __init__(
@@ -119,7 +109,7 @@ class Desk(Endings):
         intake: Intake | None = None,
         settlement: Settlement | None = None,
     ) -> None:
-        Endings.__init__(self, runtime, publisher)
+        Views.__init__(self, runtime, publisher)
         self.grace = grace
         self.observer_timeout = observer_timeout
         self.intake = intake
@@ -139,10 +129,6 @@ class Desk(Endings):
 
     def find_slot(self, key: str, out: list[Any]) -> SlotRecord | None:
         """Return the slot of this key, made if need be; None where a limit forbids it."""
-        raise NotImplementedError
-
-    def slots_at_work(self) -> list[SlotRecord]:
-        """Return the slots with something open."""
         raise NotImplementedError
 
     def forget_slots(self) -> None:
@@ -196,31 +182,6 @@ class Desk(Endings):
         """Withdraw a run; answered when its slot has decided, or with its outcome."""
         return self._withdraw(message.target, Cause.CANCEL, waits=message.wait)
 
-    def on_tasks(self, _message: Tasks) -> list[tuple[TaskId, str]]:
-        """List the registered runs."""
-        return sorted(self.members.items())
-
-    def on_snapshot(self, _message: Snapshot) -> Any:
-        """Ask every slot with work what it looks like."""
-        asked = self.slots_at_work()
-        if not asked:
-            return views.Snapshot()
-        look = _Look(Deferred(), len(asked), [])
-        self.runtime.perform(self, [self.to_slot(record, View(look)) for record in asked])
-        return look.reply
-
-    def on_viewed(self, message: Viewed) -> None:
-        """One slot has answered a snapshot."""
-        look = message.op
-        if not isinstance(look, _Look):
-            return
-        look.missing -= 1
-        if message.view is not None:
-            look.views.append(message.view)
-        if look.missing == 0:
-            shown = tuple(sorted(look.views, key=lambda view: view.slot))
-            self.runtime.perform(self, [Answer(look.reply, views.Snapshot(shown))])
-
     def on_join(self, _message: Join) -> Any:
         """Answer when nothing is without its outcome."""
         if not self.routes:
@@ -273,7 +234,7 @@ class Desk(Endings):
                 self.on_timer(message)
             case Withdrawn():
                 self.answer_callers(message.id, out)
-            case Viewed(op=look) if isinstance(look, _Look):
+            case Viewed(op=look) if isinstance(look, Look):
                 out.append(Answer(look.reply, error))
             case _:
                 pass

@@ -7,24 +7,21 @@ receiver drops what is not current in a phase that expects it.
 from __future__ import annotations
 
 import contextlib
-from contextvars import Context, copy_context
-from dataclasses import dataclass, field
+from contextvars import copy_context
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from pykka import ActorDeadError
 
 from actors.runtime import Undeliverable
-from admission.effects import Cause, Entry
+from actors.ticket import Ended, Lifecycle, Ticket
 from admission.outcome import Outcome, Rejected, RejectionKind
 from admission.spec import Submission, TaskSpec
 
 if TYPE_CHECKING:
     from pykka import ActorRef
 
-    from actors.budget import Intake
-    from actors.handle import TaskHandle
-    from actors.observers.forward import Forwarder
-    from admission.events import Event
+    from admission.effects import Cause
     from admission.identity import TaskId
     from admission.run import AttemptResult, BodyResult
     from admission.snapshot import SlotView
@@ -70,42 +67,6 @@ __all__ = [
 ]
 
 T = TypeVar("T")
-
-
-@dataclass(slots=True, eq=False)
-class Ticket(Entry, Undeliverable):
-    """One submission on its way: what the state machines know of it, and what is needed to run and to settle it.
-
-    Itself the message by which the face hands in what it has put together in the caller's thread.
-    """
-
-    slot: str
-    spec: TaskSpec[Any]
-    handle: TaskHandle[Any]
-    context: Context | None
-    intake: Intake | None = None
-    notify: Forwarder | None = None
-    token: Any = None
-    record: Any = None
-    """What the registry knows of its slot, from the turn that sends it there to the turn that gives it its outcome."""
-
-    def decided(self) -> None:
-        """Give the place in the intake back. Doing it again does nothing."""
-        intake, self.intake = self.intake, None
-        if intake is not None:
-            intake.give()
-
-    def settle(self, outcome: Outcome[Any]) -> None:
-        """Resolve the handle and tell whoever wants to be notified: once, whoever comes first."""
-        if self.handle.resolve(outcome):
-            self.context = None
-            if self.notify is not None:
-                self.notify.put(Ended(self.token, self.id, outcome))
-
-    def undelivered(self) -> None:
-        """Settle a submission whose message nobody will handle any more."""
-        self.decided()
-        self.settle(Rejected(RejectionKind.SHUTTING_DOWN, "shutdown has begun"))
 
 
 # -- caller -> registry --------------------------------------------------------------------------------------------
@@ -417,23 +378,3 @@ class Flush:
 @dataclass(slots=True, eq=False)
 class Flushed:
     """Everything before `Flush` has been written."""
-
-
-# -- to whoever is named in `notify` -------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True, slots=True)
-class Lifecycle:
-    """Something happened to the submission that was told with this token."""
-
-    token: Any
-    event: Event = field(compare=False)
-
-
-@dataclass(frozen=True, slots=True)
-class Ended(Generic[T]):
-    """The last message about the submission told with this token. `id` is None if it never got one."""
-
-    token: Any
-    id: TaskId | None
-    outcome: Outcome[T]
