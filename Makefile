@@ -6,7 +6,7 @@ BIN := .venv/bin
 INSTALLED := .venv/.installed
 CHECKS := 'ruff check' 'ruff format --check' mypy basedpyright 'lint-imports --cache-dir build/import-linter'
 
-.PHONY: help demo test check bench pykka-suite clean
+.PHONY: help demo test check golden bench pykka-suite clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "%-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -27,6 +27,9 @@ check: $(INSTALLED) ## lint, formatting, types, import contracts; all of them, q
 	    $(BIN)/$$check >build/check.log 2>&1 || { failed=1; echo "--- $$check"; cat build/check.log; }; \
 	done; \
 	exit $$failed
+
+golden: $(INSTALLED) ## replay the recorded scenarios, or those in DIR=folder; fails if one differs
+	@$(BIN)/python -m tests.conformance.golden.replay $(DIR) $(ARGS)
 
 bench: $(INSTALLED) ## run the benchmarks
 	@$(BIN)/python tests/bench/run.py $(ARGS)

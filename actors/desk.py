@@ -5,20 +5,20 @@ Built on the tables of `actors.ending`; the registry and the lone slot are built
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from actors.bodies.job import describe
 from actors.budget import closed_error
+from actors.closing import Closing, FlushSubscribers
 from actors.ending import Caller, SlotRecord
 from actors.handle import TaskHandle
 from actors.messages import (
+    Add,
     Admit,
     Cancel,
     Drain,
     Ended,
     Finished,
-    Flush,
     Flushed,
     Join,
     Register,
@@ -26,6 +26,7 @@ from actors.messages import (
     Released,
     Remove,
     Retire,
+    RunOut,
     Shutdown,
     Snapshot,
     Submit,
@@ -36,10 +37,11 @@ from actors.messages import (
     Withdrawn,
 )
 from actors.observers.forward import Forwarders
-from actors.orders import Answer, Publish, Settle
+from actors.orders import Answer, Publish, Settle, TellEnd
 from actors.runtime import Deferred, TimerFired, TimerToken, deliver
-from actors.views import Look, Views
+from actors.views import Look
 from admission.effects import Cause
+from admission.errors import SupervisorClosedError
 from admission.events import EventKind
 from admission.outcome import ForceAborted, Rejected, RejectionKind
 from admission.report import ShutdownReport
@@ -66,14 +68,17 @@ def make_ticket(
     runtime: Runtime,
     registry: ActorRef[Any] | None,
     context: Context,
+    *,
     intake: Intake | None = None,
+    number: TaskId | None = None,
+    label: str | None = None,
 ) -> Ticket:
-    """Put together what a submission is on its way: take its id and settle which slot it competes for."""
+    """Put together what a submission is on its way: take its id, if it has none yet, and settle its slot."""
     spec = submission.spec
-    number: TaskId = runtime.new_id()
-    slot = submission.slot or spec.name or f"{spec.label}{number}"
-    handle: TaskHandle[Any] = TaskHandle(number, slot, runtime, registry)
-    return Ticket(number, submission.policy, spec.name or slot, slot, spec, handle, context, intake)
+    id_: TaskId = number if number is not None else runtime.new_id()
+    slot = submission.slot or spec.name or f"{spec.label if label is None else label}{id_}"
+    handle: TaskHandle[Any] = TaskHandle(id_, slot, runtime, registry)
+    return Ticket(id_, submission.policy, spec.name or slot, slot, spec, handle, context, intake)
 
 
 class Settlement:
@@ -85,18 +90,7 @@ class Settlement:
         self.report: ShutdownReport | None = None
 
 
-@dataclass(slots=True)
-class _FlushLog:
-    """The last effect of the conclusion."""
-
-    desk: Desk
-
-    def perform(self) -> None:
-        """Do it."""
-        self.desk.flush_log()
-
-
-class Desk(Views):
+class Desk(Closing):
     """Endings, and everybody who asks about them."""
 
     def __init__(
@@ -109,17 +103,15 @@ class Desk(Views):
         intake: Intake | None = None,
         settlement: Settlement | None = None,
     ) -> None:
-        Views.__init__(self, runtime, publisher)
+        Closing.__init__(self, runtime, publisher, observer_timeout)
         self.grace = grace
-        self.observer_timeout = observer_timeout
         self.intake = intake
         self.settlement = settlement or Settlement()
         self.forwarders = Forwarders(runtime)
         self.drain_grace = grace
-        self.announces = True  # an abandon tells nobody that it was requested
+        self.gives_verdict = True  # an abandon gives none
         self.closing: list[Deferred] = []
         self.last_timer: TimerToken | None = None
-        self.flush_timer: TimerToken | None = None
 
     # -- what the actor with the desk decides --------------------------------------------------------------------------
 
@@ -136,19 +128,17 @@ class Desk(Views):
         if self.publisher.log is not None:
             deliver(self.publisher.log, Retire())
 
-    def still_inside(self) -> tuple[str, ...]:
-        """Return the names of the runs whose body has not left."""
-        return tuple(sorted(name for name, _ in self.lingering.values()))
-
     # -- from callers --------------------------------------------------------------------------------------------------
 
     def on_submit(self, message: Submit[Any]) -> TaskHandle[Any]:
         """Take in a submission that did not come through the face; asked for it, the reply is its handle."""
-        submission = self.named(message.submission)
-        message.ticket = ticket = make_ticket(submission, self.runtime, self.actor_ref, message.context.copy())
-        if message.notify is not None:
-            ticket.notify, ticket.token = self.forwarders.towards(message.notify), message.token
-            ticket.followed = True
+        message.ticket = None  # the same message may be told twice
+        forwarder = None if message.notify is None else self.forwarders.towards(message.notify)
+        submission, context = self.named(message.submission), message.context.copy()
+        ticket = make_ticket(submission, self.runtime, self.actor_ref, context, label=message.label)
+        if forwarder is not None:
+            ticket.notify, ticket.token, ticket.followed = forwarder, message.token, True
+        message.ticket = ticket
         if self.intake is None or self.intake.closed:
             self.on_ticket(ticket)
         elif self.intake.take():
@@ -156,6 +146,7 @@ class Desk(Views):
             self.on_ticket(ticket)
         else:
             self._turn_away(ticket, RejectionKind.RESOURCE_LIMIT, "the intake is full")
+        message.ticket = None
         return ticket.handle
 
     def on_ticket(self, ticket: Ticket) -> None:
@@ -164,7 +155,7 @@ class Desk(Views):
             self._turn_away(ticket, RejectionKind.SHUTTING_DOWN, "shutdown has begun")
             return
         out: list[Any] = []
-        record = self.find_slot(ticket.slot, out)
+        record = self.find_slot(cast("str", ticket.slot), out)
         if record is None:
             self._turn_away(ticket, RejectionKind.RESOURCE_LIMIT, "max_slots is reached")
             return
@@ -180,7 +171,7 @@ class Desk(Views):
 
     def on_cancel(self, message: Cancel) -> Any:
         """Withdraw a run; answered when its slot has decided, or with its outcome."""
-        return self._withdraw(message.target, Cause.CANCEL, waits=message.wait)
+        return self._withdraw(message.target, Cause.CANCEL, waits=message.wait, timeout=message.timeout)
 
     def on_join(self, _message: Join) -> Any:
         """Answer when nothing is without its outcome."""
@@ -190,13 +181,30 @@ class Desk(Views):
         self.joining.append(reply)
         return reply
 
+    def on_run_out(self, _message: RunOut) -> Any:
+        """Begin the one shutdown once nothing is without its outcome."""
+        if self.deadline is not None:
+            return self._shut_down(0.0)
+        reply = Deferred()
+        self.closing.append(reply)
+        self.running_out = True
+        out: list[Any] = []
+        self.look_for_the_end(out)
+        self.runtime.perform(self, out)
+        return reply
+
+    def end_of_run(self) -> None:
+        """Shut down: nothing is left, so nobody asked for it and all have stopped."""
+        if self.deadline is None and not self.routes:
+            self._shut_down(self.grace, requested=False)
+
     def on_shutdown(self, message: Shutdown) -> Any:
         """Begin the one shutdown, or wait for it."""
-        return self._shut_down(self.grace if message.grace is None else message.grace, announced=True)
+        return self._shut_down(self.grace if message.grace is None else message.grace)
 
     def on_stop_requested(self) -> Any:
         """Abandon: shut down with no grace, or join the shutdown that runs."""
-        return self._shut_down(0.0, announced=False)
+        return self._shut_down(0.0, requested=False, verdict=False)
 
     # -- time ----------------------------------------------------------------------------------------------------------
 
@@ -205,12 +213,9 @@ class Desk(Views):
         if message.token is self.last_timer:
             self._give_up()
         elif message.token is self.flush_timer:
-            self._close()
-
-    def on_flushed(self, _message: Flushed) -> None:
-        """The log has been written to its end."""
-        if self.concluding:
-            self._close()
+            self.on_flush_timer()
+        else:
+            self.on_caller_timer(message.token)
 
     # -- faults --------------------------------------------------------------------------------------------------------
 
@@ -224,6 +229,8 @@ class Desk(Views):
                 reply = self.fail_submit(message, error)  # pyright: ignore[reportUnknownArgumentType]
             case Ticket():
                 _not_taken(message, error)
+            case Add():
+                self.tell_not_taken(message, error)  # asked, it is answered with the error
             case Register(ticket=ticket):
                 self.fail_registration(ticket, out)
             case Finished(ticket=ticket, outcome=outcome) | Rejection(ticket=ticket, outcome=outcome):
@@ -254,37 +261,42 @@ class Desk(Views):
         if ticket is not None:
             _not_taken(ticket, error)
             return ticket.handle
-        if message.notify is not None:
-            outcome = Rejected(RejectionKind.ADMISSION_FAILED, f"not taken: {describe(error)}")
-            self.forwarders.towards(message.notify).put(Ended(message.token, None, outcome))
+        self.tell_not_taken(message, error)
         return error
+
+    def tell_not_taken(self, message: Submit[Any] | Add, error: BaseException) -> None:
+        """Notify whoever told work that can not be taken."""
+        if message.notify is not None:
+            closed = isinstance(error, SupervisorClosedError)
+            kind = RejectionKind.SHUTTING_DOWN if closed else RejectionKind.ADMISSION_FAILED
+            outcome = Rejected(kind, f"not taken: {describe(error)}")
+            self.forwarders.towards(message.notify).put(Ended(message.token, None, outcome))
 
     # -- parts ---------------------------------------------------------------------------------------------------------
 
     def _turn_away(self, ticket: Ticket, kind: RejectionKind, reason: str) -> None:
         ticket.decided()
-        fields = {"rejection_kind": kind, "reason": reason}
+        fields = {"outcome_kind": Rejected.label, "rejection_kind": kind, "reason": reason}
         told = Publish(self.publisher, EventKind.SUBMISSION_REJECTED, ticket, fields)
-        self.runtime.perform(self, [told, Settle(ticket, Rejected(kind, reason))])
+        self.runtime.perform(self, [told, Settle(ticket, Rejected(kind, reason)), TellEnd(ticket)])
 
-    def _withdraw(self, target: TaskId | str, cause: Cause, *, waits: bool) -> Any:
+    def _withdraw(self, target: TaskId | str, cause: Cause, *, waits: bool, timeout: float | None = None) -> Any:
         if self.deadline is not None:
             return closed_error()
         id_ = self.names.get(target) if isinstance(target, str) else target
         ticket = self.routes.get(id_) if id_ is not None else None
         if ticket is None or id_ is None:
             if cause is Cause.REMOVE and id_ is not None:
-                fields = {"id": int(id_)}
-                self.runtime.perform(self, [Publish(self.publisher, EventKind.TASK_REMOVE_REQUESTED, None, fields)])
+                self.runtime.perform(self, [Publish(self.publisher, EventKind.TASK_REMOVE_REQUESTED, about=id_)])
             return False
-        caller = Caller(Deferred(), waits)
+        caller = Caller(Deferred(), waits, timeout)
         self.callers.setdefault(id_, []).append(caller)
         self.runtime.perform(self, [self.to_slot(ticket.record, Withdraw(id_, caller, cause))])
         return caller.reply
 
     # -- shutdown ------------------------------------------------------------------------------------------------------
 
-    def _shut_down(self, grace: float, *, announced: bool) -> Any:
+    def _shut_down(self, grace: float, *, requested: bool = True, verdict: bool = True) -> Any:
         if self.settlement.report is not None:
             return self.settlement.report
         reply = Deferred()
@@ -292,16 +304,16 @@ class Desk(Views):
         if self.deadline is not None:
             return reply
         self.drain_grace = grace
-        self.announces = announced
+        self.gives_verdict = verdict
         self.deadline = self.runtime.clock.monotonic() + grace
         if self.intake is not None:
             self.intake.close()
         out: list[Any] = []
-        if announced:
+        if requested:
             out.append(Publish(self.publisher, EventKind.SHUTDOWN_REQUESTED))
         for id_ in list(self.callers):
-            out += [Answer(caller.reply, closed_error()) for caller in self.callers.pop(id_)]
-        for record in self.slots_at_work():
+            self.answer_callers(id_, out, closed_error())
+        for record in (*self.slots_at_work(), *self.private):
             record.drained = True
             out.append(self.to_slot(record, Drain(self.deadline)))
         self.last_timer = self.runtime.schedule(self.deadline + _AFTER_DEADLINE, self.actor_ref)
@@ -321,21 +333,20 @@ class Desk(Views):
         self.runtime.perform(self, out)
 
     def conclude(self) -> None:
-        """The drain is over: say how it went, retire the slots, and have the log written to its end."""
+        """The drain is over: say how it went, retire the slots, and let the observers come to an end."""
         out: list[Any] = []
-        if self.announces:
+        if self.gives_verdict:
             kind = EventKind.GRACE_EXCEEDED if self.stuck else EventKind.ALL_STOPPED_WITHIN_GRACE
             out.append(Publish(self.publisher, kind, None, {"stuck": sorted(self.stuck)} if self.stuck else None))
         for record in self.all_slots():
             if not record.drained:
                 self.retired(record, out)
             out.append(self.to_slot(record, Retire()))
+        out += [self.to_slot(record, Retire()) for record in self.private]
         if self.last_timer is not None:
             self.runtime.cancel(self.last_timer)
             self.last_timer = None
-        fields = {"still_inside": list(self.still_inside())}
-        out.append(Publish(self.publisher, EventKind.SHUTDOWN_FINISHED, None, fields))
-        out.append(_FlushLog(self))
+        out.append(FlushSubscribers(self))
         self.runtime.perform(self, out)
 
     def retired(self, record: SlotRecord, out: list[Any]) -> None:
@@ -344,17 +355,7 @@ class Desk(Views):
         out.append(Publish(self.publisher, EventKind.SLOT_TRANSITION, None, fields, record.key, announced=False))
         out.append(Publish(self.publisher, EventKind.SLOT_RETIRED, None, None, record.key, announced=False))
 
-    def flush_log(self) -> None:
-        """Number nothing more, and wait for the log no longer than `observer_timeout`."""
-        self.publisher.close()
-        log = self.publisher.log
-        if log is None:
-            self._close()
-            return
-        self.flush_timer = self.runtime.schedule(self.runtime.clock.monotonic() + self.observer_timeout, self.actor_ref)
-        deliver(log, Flush(self.actor_ref))
-
-    def _close(self) -> None:
+    def keep_report(self) -> None:
         """Keep the report, send it to everybody who waits, and end."""
         if self.settlement.report is not None:
             return
@@ -366,6 +367,7 @@ class Desk(Views):
             still_inside=self.still_inside(),
             grace=self.drain_grace,
             log_dropped=self.publisher.unwritten(),
+            events_dropped=self.publisher.untaken,
         )
         self.forget_slots()
         self._unregister()
@@ -378,6 +380,7 @@ class Desk(Views):
 def _not_taken(ticket: Ticket, error: BaseException) -> None:
     ticket.decided()
     ticket.settle(Rejected(RejectionKind.ADMISSION_FAILED, f"not taken: {describe(error)}"))
+    ticket.tell_end()
 
 
 def _on_timer(desk: Desk, message: TimerFired) -> None:
@@ -393,6 +396,7 @@ DESK_HANDLERS: dict[type, Any] = {
     Tasks: Desk.on_tasks,
     Snapshot: Desk.on_snapshot,
     Join: Desk.on_join,
+    RunOut: Desk.on_run_out,
     Shutdown: Desk.on_shutdown,
     Register: Desk.on_register,
     Withdrawn: Desk.on_withdrawn,

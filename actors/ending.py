@@ -10,9 +10,10 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from actors.messages import Finished, Refused, Register, Registered, Rejection, Released, Ticket, Withdrawn
-from actors.orders import QUIET_ENDS, Answer, Publish, Settle, Tell, finished_fields
-from actors.runtime import Deferred, RuntimeActor
+from actors.orders import QUIET_ENDS, Answer, Publish, Settle, Tell, TellEnd, finished_fields
+from actors.runtime import Deferred, RuntimeActor, TimerToken
 from admission.effects import Cause
+from admission.errors import TaskTerminationTimeoutError
 from admission.events import EventKind
 from admission.outcome import Outcome, Rejected, RejectionKind
 
@@ -30,7 +31,7 @@ __all__ = ["Caller", "Endings", "SlotRecord"]
 class SlotRecord:
     """What the desk knows of one slot. `open`: ids sent to it and not yet resolved, and one while a body lingers."""
 
-    key: str
+    key: str | None
     ref: ActorRef[Any]
     open: int = 0
     idle_since: float = 0.0
@@ -43,7 +44,10 @@ class Caller:
 
     reply: Deferred
     waits: bool
+    timeout: float | None = None
+    """Seconds that it waits for the end, from the decision on."""
     claimed: bool = False
+    timer: TimerToken | None = None
 
 
 @dataclass(slots=True)
@@ -55,6 +59,17 @@ class _Conclude:
     def perform(self) -> None:
         """Do it."""
         self.endings.conclude()
+
+
+@dataclass(slots=True)
+class _EndOfRun:
+    """The last effect of the turn in which everything that a `run` waits for is over."""
+
+    endings: Endings
+
+    def perform(self) -> None:
+        """Do it."""
+        self.endings.end_of_run()
 
 
 class Endings(RuntimeActor):
@@ -72,8 +87,11 @@ class Endings(RuntimeActor):
         self.lingering_names: dict[str, TaskId] = {}
         self.refused: dict[TaskId, SlotRecord] = {}
         self.callers: dict[TaskId, list[Caller]] = {}
+        self.timed: dict[int, tuple[TaskId, Caller]] = {}  # by the identity of the timer's token
         self.joining: list[Deferred] = []
+        self.private: dict[SlotRecord, None] = {}  # slots without a key, one for each run that was added directly
         self.epoch = 0
+        self.running_out = False  # shut down when nothing is without its outcome
         self.deadline: float | None = None  # set when the drain begins
         self.stuck: list[str] = []
         self.concluding = False
@@ -102,6 +120,10 @@ class Endings(RuntimeActor):
 
     def conclude(self) -> None:
         """Nothing is left that a drain waits for."""
+        raise NotImplementedError
+
+    def end_of_run(self) -> None:
+        """Everything that a `run` waits for is over."""
         raise NotImplementedError
 
     # -- from slots ----------------------------------------------------------------------------------------------------
@@ -136,6 +158,24 @@ class Endings(RuntimeActor):
             if not noted:
                 del self.callers[message.id]
             self.runtime.perform(self, [Answer(caller.reply, message.claimed)])
+        elif caller.timeout is not None and caller.timer is None:
+            due = self.runtime.clock.monotonic() + caller.timeout
+            caller.timer = token = self.runtime.schedule(due, self.actor_ref)
+            self.timed[id(token)] = message.id, caller
+
+    def on_caller_timer(self, token: TimerToken) -> None:
+        """A caller has waited for as long as it wanted to. What it asked for stands."""
+        timed = self.timed.pop(id(token), None)
+        if timed is None:
+            return
+        id_, caller = timed
+        noted = self.callers.get(id_, [])
+        if caller in noted:
+            noted.remove(caller)
+            if not noted:
+                del self.callers[id_]
+        error = TaskTerminationTimeoutError(id_, caller.timeout or 0.0)
+        self.runtime.perform(self, [Answer(caller.reply, error)])
 
     def on_rejection(self, message: Rejection) -> None:
         """A slot turned a submission away: resolve it."""
@@ -172,9 +212,10 @@ class Endings(RuntimeActor):
 
     def refuse(self, ticket: Ticket, kind: RejectionKind, reason: str, out: list[Any]) -> None:
         """Turn the owner of a slot away, and tell everybody."""
-        fields = {"rejection_kind": kind, "reason": reason}
+        fields = {"outcome_kind": Rejected.label, "rejection_kind": kind, "reason": reason}
         out.append(Settle(ticket, Rejected(kind, reason)))
         out.append(Publish(self.publisher, EventKind.TASK_ADD_FAILED, ticket, fields))
+        out.append(TellEnd(ticket))
         self.answer_callers(ticket.id, out)
         out.append(self.to_slot(ticket.record, Refused(ticket.id, kind)))
         del self.routes[ticket.id]
@@ -190,9 +231,13 @@ class Endings(RuntimeActor):
         else:
             self.closed(ticket.record, out)
 
-    def answer_callers(self, id_: TaskId, out: list[Any]) -> None:
-        """Answer every caller who is still noted under this id."""
-        out += [Answer(caller.reply, caller.claimed) for caller in self.callers.pop(id_, ())]
+    def answer_callers(self, id_: TaskId, out: list[Any], error: BaseException | None = None) -> None:
+        """Answer every caller who is still noted under this id, with an error if there is one."""
+        for caller in self.callers.pop(id_, ()):
+            out.append(Answer(caller.reply, caller.claimed if error is None else error))
+            if caller.timer is not None:
+                self.timed.pop(id(caller.timer), None)
+                self.runtime.cancel(caller.timer)
 
     def unregister_member(self, ticket: Ticket) -> bool:
         """Take id and name out together; tell whether they were in."""
@@ -214,6 +259,8 @@ class Endings(RuntimeActor):
         out.append(Settle(ticket, outcome))
         if told:
             out.append(Publish(self.publisher, EventKind.TASK_REMOVED, ticket))
+        if ticket.followed:
+            out.append(TellEnd(ticket))
         if self.callers:
             self.answer_callers(ticket.id, out)
         if ticket.id in self.routes:
@@ -228,7 +275,7 @@ class Endings(RuntimeActor):
         if ticket.id in self.routes:
             self.refuse(ticket, kind, reason, out)
             return
-        out.append(Settle(ticket, Rejected(kind, reason)))  # it failed while it was being refused
+        out += (Settle(ticket, Rejected(kind, reason)), TellEnd(ticket))  # it failed while it was being refused
         out += [
             self.to_slot(record, Refused(ticket.id, kind)) for record in self.all_slots() if record.key == ticket.slot
         ]
@@ -239,6 +286,9 @@ class Endings(RuntimeActor):
             return
         joining, self.joining = self.joining, []
         out += [Answer(reply, None) for reply in joining]
-        if self.deadline is not None and not self.concluding:
-            self.concluding = True
+        if self.deadline is None:
+            if self.running_out:
+                out.append(_EndOfRun(self))
+        elif not self.concluding:
             out.append(_Conclude(self))
+            self.concluding = True

@@ -13,7 +13,7 @@ from pykka import ActorDeadError
 from actors.budget import closed_error
 from actors.current import current_task
 from actors.messages import Cancel
-from actors.runtime.guard import shared_lock, shared_rlock
+from actors.runtime.guard import shared_lock
 from admission.checks import check_optional_duration
 from admission.errors import SubmissionRejectedError, TaskAbortedError, TaskCancelledError, TaskPanickedError
 from admission.outcome import Cancelled, Completed, Failed, Fatal, ForceAborted, Outcome, Panicked, Rejected
@@ -38,17 +38,18 @@ class TaskHandle(Generic[T]):
     ``await handle`` gives the outcome. An awaiter that is cancelled or times out leaves the job running.
     """
 
-    __slots__ = ("_calls", "_future", "_outcome", "_registry", "_runtime", "_waiters", "id", "slot")
+    __slots__ = ("_calls", "_future", "_outcome", "_registry", "_runtime", "_waiters", "_waking", "id", "slot")
 
-    def __init__(self, id_: TaskId, slot: str, runtime: Runtime, registry: ActorRef[Any] | None) -> None:
+    def __init__(self, id_: TaskId, slot: str | None, runtime: Runtime, registry: ActorRef[Any] | None) -> None:
         self.id = id_
         """The number of this submission."""
         self.slot = slot
-        """The slot that it competes for."""
+        """The slot that it competes for; None for one that was added directly."""
         self._runtime = runtime
         self._registry = registry
         self._outcome: Outcome[T] | None = None
         self._waiters: list[Any] | None = None
+        self._waking = False
         self._calls: Calls | None = None
         self._future: Future[Outcome[T]] | None = None
 
@@ -179,9 +180,9 @@ class TaskHandle(Generic[T]):
             self._refuse_own_body("wait for its own end")
         if self._outcome is not None or self._registry is None:
             return False
-        reply = self._registry.ask(Cancel(self.id, wait=wait), block=False)
+        reply = self._registry.ask(Cancel(self.id, wait=wait, timeout=seconds), block=False)
         try:
-            return bool(self._runtime.reply(reply, seconds))
+            return bool(self._runtime.reply(reply))
         except ActorDeadError:  # everything has ended meanwhile
             if self._outcome is not None:
                 return False
@@ -206,7 +207,7 @@ class TaskHandle(Generic[T]):
             gate.acquire()
             self._when_done(gate.release)
             if not gate.acquire(timeout=-1 if timeout is None else max(timeout, 0)) and self._waiters is not None:
-                with _waking, suppress(ValueError):
+                with suppress(ValueError):
                     self._waiters.remove(gate.release)
         return self._outcome is not None
 
@@ -222,11 +223,18 @@ class TaskHandle(Generic[T]):
             self._wake()
 
     def _wake(self) -> None:
+        """Run what waits, in order and outside of every lock; of several threads one does it for all."""
         waiters = self._waiters
-        if waiters:
-            with _waking:  # whoever adds one now must not overtake the one that is on its way
+        while waiters:
+            with _settling:
+                if self._waking:
+                    return  # it will look once more
+                self._waking = True
+            try:
                 while waiters:
                     waiters.pop(0)()
+            finally:
+                self._waking = False
 
     def _make_calls(self) -> Calls:
         if self._calls is None:
@@ -242,7 +250,6 @@ class TaskHandle(Generic[T]):
             raise RuntimeError(msg)
 
 
-_waking = shared_rlock()  # reentrant: a finalizer that the collector runs under it may add a callback
 _settling = shared_lock()
 _creating = shared_lock()
 """Guards the creation of the parts that most handles never need."""

@@ -66,9 +66,9 @@ class SlotServices:
 class SlotHands(RuntimeActor):
     """The part of a slot that acts and does not decide."""
 
-    def set_up(self, key: str, services: SlotServices) -> None:
+    def set_up(self, key: str | None, services: SlotServices) -> None:
         """Make the slot's own state."""
-        self.key = key
+        self.key = key  # None for a private slot
         self.put = self.actor_inbox.put
         self.services = services
         self.machine = SlotMachine(services.rules)
@@ -106,6 +106,8 @@ class SlotHands(RuntimeActor):
         self.services.publisher.publish(effect.kind, entry, effect.attempt, effect.fields)
 
     def _edge(self, effect: ordered.Edge) -> None:
+        if self.key is None:
+            return  # a private slot is nobody's business
         fields: dict[str, Any] = {"from_phase": effect.from_phase, "to_phase": effect.to_phase}
         if effect.reason is not None:
             fields["reason"] = effect.reason

@@ -11,8 +11,10 @@ from actors.ending import SlotRecord
 from actors.hands import ACTIONS, SlotServices
 from actors.messages import Retire, Submit, Ticket
 from actors.observers.log import open_publisher
+from actors.observers.subscribers import check_subscribers
 from actors.runtime import TimerFired
 from actors.slot import SLOT_HANDLERS, SlotActor
+from actors.views import VIEW_HANDLERS
 from admission.checks import check_duration, check_text
 from admission.effects import Phase
 from admission.events import EventKind
@@ -21,8 +23,10 @@ from admission.rules import Rules
 from admission.spec import Submission, TaskDefaults
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
     from datetime import timedelta
 
+    from actors.observers.subscribers import Subscriber
     from actors.runtime import Runtime
     from admission.outcome import RejectionKind
 
@@ -44,8 +48,9 @@ class _Inner:
 class LoneSlotActor(Desk, SlotActor):
     """One slot without a registry: its own registrar, with the messages and outcomes of a registry.
 
-    It answers `Submit`, `Remove`, `Cancel`, `Tasks`, `Snapshot`, `Join` and `Shutdown` itself. Every registration is
-    accepted: no names are compared, and of the limits `max_slot_queue` and `max_total_pending` apply.
+    It answers `Submit`, `Remove`, `Cancel`, `Tasks`, `Alive`, `Snapshot`, `Explain`, `Join` and `Shutdown` itself.
+    Every registration is accepted: no names are compared, and of the limits `max_slot_queue` and `max_total_pending`
+    apply.
 
     Args:
         key: the slot's key; a submission that names another slot is refused with ValueError.
@@ -53,8 +58,9 @@ class LoneSlotActor(Desk, SlotActor):
         grace: seconds that a body has to stop before it is given up.
         limits: bounds on what may wait.
         defaults: settings for specs that inherit them.
+        subscribers: whoever is told of events; see `Supervisor.subscribe`.
         logger: where log records go; see `actors.observers.log`.
-        observer_timeout: seconds that the log has at shutdown to be written to its end.
+        observer_timeout: seconds that log and subscribers have at shutdown to take what waits for them.
 
     """
 
@@ -68,11 +74,12 @@ class LoneSlotActor(Desk, SlotActor):
         grace: float | timedelta = 60.0,
         limits: AdmissionLimits | None = None,
         defaults: TaskDefaults | None = None,
+        subscribers: Iterable[Subscriber] = (),
         logger: Any = None,
         observer_timeout: float | timedelta = 5.0,
     ) -> None:
         limits = limits or AdmissionLimits()
-        publisher = open_publisher(runtime, logger)
+        publisher = open_publisher(runtime, logger, subscribers=check_subscribers(subscribers))
         seconds = check_duration("grace", grace)
         services = SlotServices(
             runtime=runtime,
@@ -99,6 +106,7 @@ class LoneSlotActor(Desk, SlotActor):
         )
         self.set_up(check_text("key", key), services)
         self.record = SlotRecord(self.key, self.actor_ref)
+        self.slots = {key: self.record}
         publisher.publish(EventKind.SLOT_CREATED, slot=self.key, announced=False)
 
     # -- which half --------------------------------------------------------------------------------------------------
@@ -112,7 +120,7 @@ class LoneSlotActor(Desk, SlotActor):
 
     def on_fault(self, message: Any, error: BaseException) -> Any:
         """Settle what the message stood for, in the half that it was for."""
-        of_desk = type(message) in DESK_HANDLERS
+        of_desk = type(message) in DESK_HANDLERS or type(message) in VIEW_HANDLERS
         if type(message) is TimerFired:
             of_desk = message.token is self.last_timer or message.token is self.flush_timer
         half = Desk if of_desk else SlotActor

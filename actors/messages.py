@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from pykka import ActorDeadError
 
-from actors.runtime import Undeliverable
+from actors.looks import Alive, Explain, Snapshot, Tasks, View, Viewed
+from actors.runtime import Undeliverable, deliver
 from actors.ticket import Ended, Lifecycle, Ticket
 from admission.outcome import Outcome, Rejected, RejectionKind
 from admission.spec import Submission, TaskSpec
@@ -24,11 +25,13 @@ if TYPE_CHECKING:
     from admission.effects import Cause
     from admission.identity import TaskId
     from admission.run import AttemptResult, BodyResult
-    from admission.snapshot import SlotView
 
 __all__ = [
     "Acquire",
+    "Add",
     "Admit",
+    "Adopt",
+    "Alive",
     "AttemptEnded",
     "AttemptReleased",
     "AttemptStarted",
@@ -39,6 +42,7 @@ __all__ = [
     "Denied",
     "Drain",
     "Ended",
+    "Explain",
     "Finished",
     "Flush",
     "Flushed",
@@ -54,6 +58,7 @@ __all__ = [
     "Remove",
     "Retire",
     "Return",
+    "RunOut",
     "Shutdown",
     "Snapshot",
     "Stop",
@@ -72,24 +77,15 @@ T = TypeVar("T")
 # -- caller -> registry --------------------------------------------------------------------------------------------
 
 
-class Submit(Undeliverable, Generic[T]):
-    """Submit this. Asked: answered with a `TaskHandle`. Told: answered through `notify`, if given.
+class _FromActor(Undeliverable):
+    """Work from an actor. Context variables are captured here, by whoever makes the message."""
 
-    `notify` is the ref of any Pykka actor. It receives a `Lifecycle` message per event of this submission and, as the
-    last, exactly one `Ended`, each with this `token`. Nothing is dropped. Context variables are captured here, by
-    whoever makes the message. Never waits: past the intake limit it ends as Rejected(RESOURCE_LIMIT).
-    """
+    __slots__ = ("context", "notify", "token")
 
-    __slots__ = ("context", "notify", "submission", "ticket", "token")
-
-    def __init__(
-        self, submission: Submission[T] | TaskSpec[T], *, notify: ActorRef[Any] | None = None, token: Any = None
-    ) -> None:
-        self.submission = submission if isinstance(submission, Submission) else Submission(submission)
+    def __init__(self, notify: ActorRef[Any] | None, token: Any) -> None:
         self.notify = notify
         self.token = token
         self.context = copy_context()
-        self.ticket: Ticket | None = None  # made by the registry
 
     def undelivered(self) -> None:
         """Settle it: the registry has stopped."""
@@ -97,6 +93,41 @@ class Submit(Undeliverable, Generic[T]):
             with contextlib.suppress(ActorDeadError):
                 outcome = Rejected(RejectionKind.SHUTTING_DOWN, "the registry has stopped")
                 self.notify.tell(Ended(self.token, None, outcome))
+
+
+class Submit(_FromActor, Generic[T]):
+    """Submit this. Asked: answered with a `TaskHandle`. Told: answered through `notify`, if given.
+
+    `notify` is the ref of any Pykka actor. It receives a `Lifecycle` message per event of this submission and, as the
+    last, exactly one `Ended`, each with this `token`. Nothing is dropped. Context variables are captured here, by
+    whoever makes the message. Never waits: past the intake limit it ends as Rejected(RESOURCE_LIMIT).
+    """
+
+    __slots__ = ("label", "submission", "ticket")
+
+    def __init__(
+        self, submission: Submission[T] | TaskSpec[T], *, notify: ActorRef[Any] | None = None, token: Any = None
+    ) -> None:
+        self.submission = submission if isinstance(submission, Submission) else Submission(submission)
+        super().__init__(notify, token)
+        nameless = self.submission.slot is None and self.submission.spec.name is None
+        self.label = self.submission.spec.label if nameless else ""  # may be the application's code: not on our thread
+        self.ticket: Ticket | None = None  # made by the registry
+
+
+class Add(_FromActor):
+    """Register these specs at once, without a slot: all of them or none.
+
+    Asked: answered with their handles, in order, or with `TaskExistsError` or `ResourceLimitError`. Told: answered
+    through `notify` like `Submit`, for each of them with this `token`.
+    """
+
+    __slots__ = ("labels", "specs")
+
+    def __init__(self, *specs: TaskSpec[Any], notify: ActorRef[Any] | None = None, token: Any = None) -> None:
+        self.specs = specs
+        super().__init__(notify, token)
+        self.labels = tuple(spec.label if spec.name is None else "" for spec in specs)  # as in `Submit`
 
 
 @dataclass(slots=True, eq=False)
@@ -108,25 +139,24 @@ class Remove:
 
 @dataclass(slots=True, eq=False)
 class Cancel:
-    """Like Remove, but with `wait` answered only when the run has its outcome."""
+    """Like Remove, but with `wait` answered only when the run has its outcome.
+
+    With a `timeout`, no later than so many seconds after its slot has decided, then with `TaskTerminationTimeoutError`.
+    """
 
     target: TaskId | str
     wait: bool = True
-
-
-@dataclass(slots=True, eq=False)
-class Tasks:
-    """Ask for (id, name) of every registered run, ascending by id."""
-
-
-@dataclass(slots=True, eq=False)
-class Snapshot:
-    """Ask for an `admission.Snapshot` of every slot with work."""
+    timeout: float | None = None
 
 
 @dataclass(slots=True, eq=False)
 class Join:
     """Answered as soon as nothing that was accepted is without its outcome."""
+
+
+@dataclass(slots=True, eq=False)
+class RunOut:
+    """Shut down as soon as nothing is without its outcome; answered with the one `ShutdownReport`."""
 
 
 @dataclass(slots=True, eq=False)
@@ -144,6 +174,18 @@ class Admit(Undeliverable):
     """Decide about this submission."""
 
     ticket: Ticket
+
+    def undelivered(self) -> None:
+        """Settle it: the slot has ended."""
+        self.ticket.undelivered()
+
+
+@dataclass(slots=True, eq=False)
+class Adopt(Undeliverable):
+    """Run this registered submission in a slot of its own, which has no key; `epoch` as in `Registered`."""
+
+    ticket: Ticket
+    epoch: int
 
     def undelivered(self) -> None:
         """Settle it: the slot has ended."""
@@ -173,13 +215,6 @@ class Withdraw:
     id: TaskId
     op: object
     cause: Cause
-
-
-@dataclass(slots=True, eq=False)
-class View:
-    """Answer `Viewed` with what the slot looks like at this point of its mailbox."""
-
-    op: object
 
 
 @dataclass(slots=True, eq=False)
@@ -227,6 +262,7 @@ class Rejection(Undeliverable):
     def undelivered(self) -> None:
         """Settle it with the outcome that it carries."""
         self.ticket.settle(self.outcome)
+        self.ticket.tell_end()
 
 
 @dataclass(slots=True, eq=False)
@@ -241,6 +277,7 @@ class Finished(Undeliverable):
     def undelivered(self) -> None:
         """Settle it with the outcome that it carries."""
         self.ticket.settle(self.outcome)
+        self.ticket.tell_end()
 
 
 @dataclass(slots=True, eq=False)
@@ -248,14 +285,6 @@ class Released:
     """Nothing of this submission is left in the slot: the body of a finished run, or an owner that was refused."""
 
     id: TaskId
-
-
-@dataclass(slots=True, eq=False)
-class Viewed:
-    """The answer to `View`; None where the slot is idle or could not say."""
-
-    op: object
-    view: SlotView | None
 
 
 # -- slot -> limiter, limiter -> slot ------------------------------------------------------------------------------
@@ -369,12 +398,19 @@ class BodyReturned:
 
 
 @dataclass(slots=True, eq=False)
-class Flush:
-    """Answer `Flushed` to this ref when everything before has been written."""
+class Flush(Undeliverable):
+    """Answer `Flushed` to this ref when everything before has been written (log) or taken (subscriber)."""
 
     reply_to: ActorRef[Any]
+    of_log: bool = True
+
+    def undelivered(self) -> None:
+        """Settle it: whoever should answer takes nothing more."""
+        deliver(self.reply_to, Flushed(self.of_log))
 
 
 @dataclass(slots=True, eq=False)
 class Flushed:
-    """Everything before `Flush` has been written."""
+    """Everything before `Flush` has been written or taken."""
+
+    of_log: bool = True

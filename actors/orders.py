@@ -14,8 +14,9 @@ if TYPE_CHECKING:
     from actors.publisher import Publisher
     from actors.runtime import Deferred
     from admission.events import EventKind
+    from admission.identity import TaskId
 
-__all__ = ["QUIET_ENDS", "Answer", "Publish", "Settle", "Tell", "finished_fields"]
+__all__ = ["QUIET_ENDS", "Answer", "Publish", "Settle", "Tell", "TellEnd", "finished_fields"]
 
 
 @dataclass(slots=True)
@@ -40,10 +41,14 @@ class Publish:
     fields: dict[str, Any] | None = None
     slot: str | None = None
     announced: bool = True
+    about: TaskId | None = None
+    """Whom it is about, where there is no ticket."""
 
     def perform(self) -> None:
         """Do it."""
-        self.publisher.publish(self.kind, self.ticket, None, self.fields, slot=self.slot, announced=self.announced)
+        self.publisher.publish(
+            self.kind, self.ticket, None, self.fields, about=self.about, slot=self.slot, announced=self.announced
+        )
 
 
 @dataclass(slots=True)
@@ -56,6 +61,17 @@ class Settle:
     def perform(self) -> None:
         """Do it."""
         self.ticket.settle(self.outcome)
+
+
+@dataclass(slots=True)
+class TellEnd:
+    """Notify whoever follows a submission of its outcome: the last that it hears."""
+
+    ticket: Ticket
+
+    def perform(self) -> None:
+        """Do it."""
+        self.ticket.tell_end()
 
 
 @dataclass(slots=True)

@@ -8,11 +8,13 @@ from __future__ import annotations
 
 import logging
 from contextlib import suppress
-from threading import Lock
+from threading import RLock
 from typing import TYPE_CHECKING, Any, Final
 
 from actors.bodies.job import describe
-from actors.messages import Lifecycle
+from actors.budget import closed_error
+from actors.messages import Flush, Lifecycle
+from actors.observers.subscribers import Listener, Subscription, Wanted
 from actors.runtime import deliver
 from admission.events import Event, EventKind
 from admission.outcome import OutcomeKind
@@ -25,16 +27,19 @@ if TYPE_CHECKING:
     from actors.messages import Ticket
     from actors.runtime import Runtime
     from admission.effects import Entry
+    from admission.identity import TaskId
 
 __all__ = ["LEVELS", "LogSink", "Publisher", "level_of"]
 
 LEVELS: Final = {
     EventKind.ATTEMPT_FAILED: logging.ERROR,
     EventKind.RUNTIME_FAILURE: logging.ERROR,
+    EventKind.SUBSCRIBER_PANICKED: logging.ERROR,
     EventKind.ATTEMPT_TIMED_OUT: logging.WARNING,
     EventKind.GRACE_EXCEEDED: logging.WARNING,
     EventKind.TASK_ADD_FAILED: logging.WARNING,
     EventKind.SUBMISSION_REJECTED: logging.WARNING,
+    EventKind.SUBSCRIBER_OVERFLOW: logging.WARNING,
     EventKind.ATTEMPT_SUCCEEDED: logging.INFO,
     EventKind.ATTEMPT_CANCELLED: logging.INFO,
     EventKind.TASK_ADDED: logging.INFO,
@@ -98,15 +103,20 @@ class Publisher:
         self, runtime: Runtime, log: ActorRef[Any] | None = None, sink: LogSink | None = None, name: str | None = None
     ) -> None:
         self.faults = 0  # told of so far
+        self.untaken = 0  # events that subscribers had not taken by the end
         self.name = name or runtime.new_name()
         self.log = log
+        self._runtime = runtime
+        self._listeners: tuple[Listener, ...] = ()
         self._sink = sink
         self._sent = 0
         self._clock = runtime.clock
         self._log_level = sink.level if sink is not None else logging.CRITICAL + 1
         self._number = 0
         self._last = 0
-        self._lock = Lock()  # the number of a record and its place in the log's mailbox are taken together
+        # The number of a record and its places in the observers' queues are taken together. Reentrant: a finalizer of
+        # the application that the collector runs under it may unsubscribe.
+        self._lock = RLock()
         self._closed = False
         self._quiet = self._log_level > logging.INFO
 
@@ -129,29 +139,38 @@ class Publisher:
         attempt: int | None = None,
         fields: dict[str, Any] | None = None,
         *,
+        about: TaskId | None = None,
         slot: str | None = None,
         task: str | None = None,
         announced: bool = True,
+        to: tuple[Listener, ...] | None = None,
     ) -> None:
-        """Number this and pass it to whoever wants it. `announced` is False for what only the log hears of."""
+        """Number this and pass it to whoever wants it.
+
+        `announced` is False for what only the log hears of; `to` are the subscribers that hear of it, by default all.
+        """
         notify = ticket.notify if ticket is not None and announced else None
         logged = level_of(kind, fields) >= self._log_level
-        if notify is None and not logged:
+        listeners = () if not announced else self._listeners if to is None else to
+        if notify is None and not logged and not listeners:
             self._number += 1
             return
         clock = self._clock
-        event = Event(0, kind, clock.wall(), clock.monotonic(), None, task, slot, attempt, fields or {})
+        event = Event(0, kind, clock.wall(), clock.monotonic(), about, task, slot, attempt, fields or {})
         if ticket is not None:
             event.id, event.task, event.slot = ticket.id, ticket.name, ticket.slot
         with self._lock:
             if self._closed:
                 return
             event.seq = self._next_number()
+            self._closed = kind is EventKind.SHUTDOWN_FINISHED  # the last record: from here on nothing takes a number
             if logged and self.log is not None:
                 self._sent += 1
                 deliver(self.log, event)
+            for listener in listeners:
+                listener.offer(event)
         if notify is not None and ticket is not None:
-            notify.put(Lifecycle(ticket.token, event))
+            notify.put(Lifecycle(ticket.token, event.copy() if logged or listeners else event))
 
     def failure(self, component: str, over: object, error: BaseException) -> None:
         """Tell of a fault of the machinery itself: who failed, over what, and why."""
@@ -160,11 +179,67 @@ class Publisher:
             reason = f"{type(over).__name__}: {describe(error)}"
             self.publish(EventKind.RUNTIME_FAILURE, None, None, {"reason": reason}, task=component)
 
+    # -- subscribers -------------------------------------------------------------------------------------------------
+
+    def subscribe(self, wanted: Wanted) -> Subscription:
+        """Have somebody told of every event from now on. Called on any thread.
+
+        Raises:
+            SupervisorClosedError: the last event has been published.
+
+        """
+        listener = Listener(self._runtime, self, wanted, self._lock)
+        with self._lock:
+            if self._closed:
+                raise closed_error()
+            self._listen(*self._listeners, listener)
+        return Subscription(self, listener)
+
+    def unsubscribe(self, listener: Listener) -> None:
+        """Tell somebody nothing more. Called on any thread."""
+        with self._lock:
+            self._listen(*(other for other in self._listeners if other is not listener))
+            listener.end()
+
+    def panicked(self, listener: Listener, error: BaseException) -> None:
+        """Tell the others that a subscriber raised this over an event."""
+        others = tuple(other for other in self._listeners if other is not listener)
+        fields = {"reason": describe(error)}
+        self.publish(EventKind.SUBSCRIBER_PANICKED, None, None, fields, task=listener.name, to=others)
+
+    def catch_up(self, listener: Listener) -> bool:
+        """Tell a subscriber for which nothing waits how much it has missed; return whether it had missed nothing."""
+        with self._lock:
+            if listener.queued:
+                return False
+            if listener.closed or not listener.lost:
+                return True
+            fields = {"reason": "full", "dropped": listener.lost}
+            self.publish(EventKind.SUBSCRIBER_OVERFLOW, None, None, fields, task=listener.name, to=(listener,))
+            listener.lost = 0
+            return False
+
+    def flush(self, reply_to: ActorRef[Any]) -> int:
+        """Have every subscriber answer `Flushed` when it has taken what waits for it; return how many will."""
+        listeners = self._listeners
+        for listener in listeners:
+            listener.flush(Flush(reply_to, of_log=False))
+        return len(listeners)
+
+    def _listen(self, *listeners: Listener) -> None:
+        self._listeners = listeners
+        self._quiet = self._log_level > logging.INFO and not listeners
+
+    # -- the end -----------------------------------------------------------------------------------------------------
+
     def unwritten(self) -> int:
         """Records that the log's handler has not taken."""
         return self._sent - self._sink.taken if self._sink is not None else 0
 
     def close(self) -> None:
-        """Number and pass on nothing more: the last record has been written."""
+        """Number and pass on nothing more: the last record has been written. What waits for a subscriber is dropped."""
         with self._lock:
             self._closed = True
+            listeners = self._listeners
+            self._listen()
+            self.untaken += sum(listener.end() for listener in listeners)

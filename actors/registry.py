@@ -7,15 +7,18 @@ slots, unique names, limits, retirement.
 from __future__ import annotations
 
 from collections import OrderedDict
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, cast
 
+from actors.adding import Adding
 from actors.budget import Budget
-from actors.desk import Desk, Settlement
+from actors.desk import DESK_HANDLERS, Settlement
 from actors.ending import SlotRecord
 from actors.hands import SlotServices
 from actors.limiter import LimiterActor
-from actors.messages import Retire
+from actors.messages import Add, Retire
 from actors.observers.log import open_publisher
+from actors.observers.subscribers import check_subscribers
 from actors.orders import Publish
 from actors.runtime import TimerFired, TimerToken, deliver
 from actors.slot import SlotActor
@@ -27,16 +30,30 @@ from admission.rules import Rules
 from admission.spec import TaskDefaults
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
     from datetime import timedelta
 
     from actors.budget import Intake
     from actors.messages import Ticket
+    from actors.observers.subscribers import Subscriber
+    from actors.publisher import Publisher
     from actors.runtime import Runtime
 
 __all__ = ["RegistryActor"]
 
 
-class RegistryActor(Desk):
+@dataclass(slots=True)
+class _WatchIdle:
+    """Set the timer that retires idle slots; an effect of its own, so that counting itself can not fail."""
+
+    registry: RegistryActor
+
+    def perform(self) -> None:
+        """Do it."""
+        self.registry.watch_idle()
+
+
+class RegistryActor(Adding):
     """One registry of slots.
 
     ``registry.ask(Submit(submission))`` returns a `TaskHandle`; ``registry.tell(Submit(submission, notify=ref,
@@ -48,11 +65,13 @@ class RegistryActor(Desk):
         grace: seconds that a body has to stop before it is given up.
         limits: bounds on what may wait, run and stay.
         defaults: settings for specs that inherit them.
+        subscribers: whoever is told of events from the start; see `Supervisor.subscribe`.
         logger: where log records go; see `actors.observers.log`.
-        observer_timeout: seconds that the log has at shutdown to be written to its end.
+        observer_timeout: seconds that log and subscribers have at shutdown to take what waits for them.
         name: what log records call this registry; random by default.
         intake: the gate of the face, where there is one.
         settlement: where the shutdown's report is kept.
+        publisher: from where events go, where it is there already; by default made of the above.
 
     """
 
@@ -63,13 +82,15 @@ class RegistryActor(Desk):
         grace: float | timedelta = 60.0,
         limits: AdmissionLimits | None = None,
         defaults: TaskDefaults | None = None,
+        subscribers: Iterable[Subscriber] = (),
         logger: Any = None,
         observer_timeout: float | timedelta = 5.0,
         name: str | None = None,
         intake: Intake | None = None,
         settlement: Settlement | None = None,
+        publisher: Publisher | None = None,
     ) -> None:
-        publisher = open_publisher(runtime, logger, name)
+        publisher = publisher or open_publisher(runtime, logger, name, check_subscribers(subscribers))
         super().__init__(
             runtime,
             publisher,
@@ -128,7 +149,9 @@ class RegistryActor(Desk):
     def opened(self, record: SlotRecord) -> None:
         """Count one more thing that is open in this slot; it is not idle any more."""
         record.open += 1
-        if record.open == 1:
+        if record.key is None:
+            self.private[record] = None
+        elif record.open == 1:
             self.at_work += 1
             self.idle.pop(record.key, None)
 
@@ -136,6 +159,9 @@ class RegistryActor(Desk):
         """Count one thing less that is open in this slot; with none, it is idle and may be retired."""
         record.open -= 1
         if record.open:
+            return
+        if record.key is None:
+            self._end_private(record, out)
             return
         self.at_work -= 1
         if self.deadline is not None:
@@ -146,7 +172,19 @@ class RegistryActor(Desk):
         if most is not None and len(self.idle) > most:
             self._retire(self.idle.popitem(last=False)[1], out)
         if self.retire_timer is None and self.idle:
-            self._watch_idle()
+            out.append(_WatchIdle(self))
+
+    def most_tasks(self) -> int | None:
+        """Return how many runs may be registered or lingering."""
+        return self.limits.max_tasks
+
+    def new_private_slot(self) -> SlotRecord:
+        """Make a slot for one run that competes with nobody."""
+        return SlotRecord(None, SlotActor.spawn(None, self.services))
+
+    def _end_private(self, record: SlotRecord, out: list[Any]) -> None:
+        self.private.pop(record, None)
+        out.append(self.to_slot(record, Retire()))
 
     def refusal(self, ticket: Ticket) -> tuple[RejectionKind, str] | None:
         """Say why this run may not be registered: its name is taken, or there are too many runs."""
@@ -169,18 +207,19 @@ class RegistryActor(Desk):
         now, patience = self.runtime.clock.monotonic(), self.limits.slot_idle_timeout
         while self.idle and next(iter(self.idle.values())).idle_since + patience <= now:  # as the timer was set
             self._retire(self.idle.popitem(last=False)[1], out)
-        if self.idle:
-            self._watch_idle()
+        self.watch_idle()
         self.runtime.perform(self, out)
 
-    def _watch_idle(self) -> None:
+    def watch_idle(self) -> None:
         """One timer for all: it is due when the longest idle slot is."""
+        if self.retire_timer is not None or not self.idle:
+            return
         oldest = next(iter(self.idle.values()))
         self.retire_timer = self.runtime.schedule(oldest.idle_since + self.limits.slot_idle_timeout, self.actor_ref)
 
     def _retire(self, record: SlotRecord, out: list[Any]) -> None:
         """Drop an idle slot. Nothing is open in it, so nothing can be on its way to it."""
-        del self.slots[record.key]
+        del self.slots[cast("str", record.key)]
         self.retired(record, out)
         out.append(self.to_slot(record, Retire()))
 
@@ -193,3 +232,6 @@ class RegistryActor(Desk):
         super().forget_slots()
         self.slots.clear()
         self.idle.clear()
+
+
+RegistryActor.handlers = {**DESK_HANDLERS, Add: RegistryActor.on_add}

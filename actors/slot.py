@@ -13,6 +13,7 @@ from actors.bodies import cancel
 from actors.hands import SlotHands, SlotServices
 from actors.messages import (
     Admit,
+    Adopt,
     AttemptEnded,
     AttemptReleased,
     AttemptStarted,
@@ -30,13 +31,13 @@ from actors.messages import (
     Withdrawn,
 )
 from actors.runtime import TimerFired
+from actors.slot_views import explain, glance, who_is_inside
 from admission import effects as ordered
 from admission.effects import Cause, Phase
 from admission.events import EventKind
-from admission.outcome import Panicked, RejectionKind
+from admission.outcome import OutcomeKind, Panicked, RejectionKind
 from admission.run import RunMachine, RunPhase, WorkerPanicked
 from admission.slot import PUBLIC_STATUS, SlotMachine, Standing
-from admission.snapshot import SlotView
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -55,7 +56,7 @@ class SlotActor(SlotHands):
     Started with `start` it is a slot of its own, without a registry: see there.
     """
 
-    def __init__(self, key: str, services: SlotServices) -> None:
+    def __init__(self, key: str | None, services: SlotServices) -> None:
         super().__init__(services.runtime)
         self.set_up(key, services)
 
@@ -80,6 +81,10 @@ class SlotActor(SlotHands):
         self._follow(machine.submit(ticket, unit=unit))
         ticket.decided()
 
+    def on_adopt(self, message: Adopt) -> None:
+        """Run what is registered already: this is a private slot."""
+        self._follow(self.machine.adopt(message.ticket, message.epoch))
+
     def on_registered(self, message: Registered) -> None:
         """The owner is registered."""
         self._follow(self.machine.registered(message.id, message.epoch))
@@ -97,12 +102,8 @@ class SlotActor(SlotHands):
 
     def on_view(self, message: View) -> None:
         """Say what the slot looks like."""
-        machine = self.machine
-        view = None
-        if machine.owner is not None:
-            age = self.runtime.clock.monotonic() - self.since
-            view = SlotView(self.key, PUBLIC_STATUS[machine.phase], machine.owner.id, len(machine.line), age)
-        self.services.to_registry(Viewed(message.op, view))
+        view = explain(self, message.about) if message.explain else glance(self)
+        self.services.to_registry(Viewed(message.op, view, who_is_inside(self)))
 
     def on_drain(self, message: Drain) -> None:
         """Shutdown."""
@@ -192,16 +193,18 @@ class SlotActor(SlotHands):
                     effects.extend(_STEPS[kind](self, effect, out))
                 else:
                     out.append(effect)
+            status = PUBLIC_STATUS[self.machine.phase]
+            if status is not self.status:
+                self.since = self.runtime.clock.monotonic()
+                self.status = status
+            if len(out) > 1:
+                out = ordered.in_order(out)
         except BaseException:
             rest = effects[effects.index(effect) + 1 :]
-            self.runtime.perform(self, ordered.in_order(out + [left for left in rest if type(left) not in _STEPS]))
+            self.runtime.perform(self, out + [left for left in rest if type(left) not in _STEPS])
             raise
-        status = PUBLIC_STATUS[self.machine.phase]
-        if status is not self.status:
-            self.status = status
-            self.since = self.runtime.clock.monotonic()
         if out:
-            self.runtime.perform(self, ordered.in_order(out) if len(out) > 1 else out)
+            self.runtime.perform(self, out)
 
     def _step_start(self, effect: ordered.StartRun, _out: list[Effect]) -> Iterable[Effect]:
         ticket, services = effect.entry, self.services
@@ -241,7 +244,7 @@ class SlotActor(SlotHands):
             self.services.to_registry(Viewed(message.op, None))
             return error
         self._remember(message)
-        failing = message.ticket if isinstance(message, Admit) else None
+        failing = message.ticket if isinstance(message, (Admit, Adopt)) else None
         self._reset(f"slot failed over {type(message).__name__}", failing)
         match message:
             case Withdraw():
@@ -280,7 +283,6 @@ class SlotActor(SlotHands):
         """Give up the owner and the line, keep the actor; with a body inside stay *terminating* until it has left."""
         machine, run, inside, services = self.machine, self.run, self.inside, self.services
         owner = machine.owner
-        over = run is not None and run.entry is owner and run.standing is Standing.OVER
         out: list[Effect] = []
         for kind in list(self.timers):
             self.drop_timer(kind)
@@ -295,11 +297,15 @@ class SlotActor(SlotHands):
         if failing is not None:
             failing.decided()
             if failing is not owner and machine.line.get(failing.id) is None:
-                out += _lost_in_reset(failing, reason)
-        if owner is not None and not over:
+                out += (
+                    _lost_in_reset(failing, reason)
+                    if self.key is not None
+                    else (ordered.Finish(failing, Panicked(reason)),)  # it is registered
+                )
+        if owner is not None:  # one that has its outcome keeps it; and then its name is free, if nothing is inside
             out.append(ordered.Finish(owner, Panicked(reason), lingering=inside is not None))
-        elif owner is not None and inside is None:
-            out.append(ordered.Vacate(owner.id))
+            if inside is None:
+                out.append(ordered.Vacate(owner.id))
         services.budget.give(self.units)
         self.units = 0
         self.machine = fresh = SlotMachine(services.rules)
@@ -345,7 +351,7 @@ class SlotActor(SlotHands):
 
 def _lost_in_reset(entry: Entry, reason: str) -> tuple[Effect, ...]:
     kind = RejectionKind.ADMISSION_FAILED
-    fields = {"rejection_kind": kind, "reason": reason}
+    fields = {"outcome_kind": OutcomeKind.REJECTED, "rejection_kind": kind, "reason": reason}
     return ordered.Emit(EventKind.SUBMISSION_REJECTED, entry, None, fields), ordered.Reject(entry, kind, reason)
 
 
@@ -360,6 +366,7 @@ def _edges(before: Phase, after: Phase) -> list[ordered.Edge]:
 
 SLOT_HANDLERS: Final[dict[type, Any]] = {
     Admit: SlotActor.on_admit,
+    Adopt: SlotActor.on_adopt,
     Registered: SlotActor.on_registered,
     Refused: SlotActor.on_refused,
     Withdraw: SlotActor.on_withdraw,

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Self, TypeVar, overload
 
 from pykka import ActorDeadError
@@ -11,27 +10,32 @@ from pykka import ActorDeadError
 from actors.async_supervisor import AsyncSupervisor
 from actors.budget import closed_error
 from actors.face import (
-    JOIN_THREADS,
     Core,
+    check_spec,
     check_submission,
     check_target,
+    is_name_in_body,
     refuse_in_body,
     refuse_own_body,
     warn_of_stuck,
 )
-from actors.messages import Cancel, Join, Remove, Shutdown, Snapshot, Tasks
+from actors.messages import Alive, Cancel, Explain, Join, Remove, Shutdown, Snapshot, Tasks
+from actors.observers.subscribers import CAPACITY
+from actors.prepared import PreparedSubmission
+from actors.runs import Runs, check_works
 from admission import snapshot as views
 from admission.checks import check_optional_duration
 from admission.policy import AdmissionPolicy
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
+    from collections.abc import Awaitable, Callable, Iterable
     from datetime import timedelta
     from types import TracebackType
 
     from pykka import ActorRef
 
     from actors.handle import TaskHandle
+    from actors.observers.subscribers import Subscriber, Subscription
     from actors.registry import RegistryActor
     from actors.runtime import Runtime
     from admission.identity import TaskId
@@ -44,7 +48,7 @@ __all__ = ["Supervisor"]
 T = TypeVar("T")
 
 
-class Supervisor:
+class Supervisor(Runs):
     """Keyed admission for threads: submit work under a slot's key, and at most one job per key runs.
 
     ``with Supervisor() as supervisor:`` starts it; leaving the block shuts it down, and what still runs is cancelled.
@@ -54,10 +58,12 @@ class Supervisor:
         grace: seconds that a body has to stop, once it is asked to, before it is given up.
         limits: bounds on what may wait, run and stay.
         defaults: settings for specs that inherit them.
+        subscribers: whoever is told of events from the start, each as by `subscribe`.
         runtime: what to run on; its own by default. One that is passed in is not closed.
         logger: where log records go: anything with structlog's methods. Default: structlog if the application has
             configured it, else ``logging.getLogger("slotkeeper")``.
-        observer_timeout: seconds that the log has at shutdown to be written to its end.
+        observer_timeout: seconds that log and subscribers have together at shutdown to take what waits for them; what
+            is left then is dropped and counted in the report.
 
     Raises:
         TypeError, ValueError: an argument of the wrong type or out of range, named in the message.
@@ -70,6 +76,7 @@ class Supervisor:
         grace: float | timedelta = 60.0,
         limits: AdmissionLimits | None = None,
         defaults: TaskDefaults | None = None,
+        subscribers: Iterable[Subscriber] = (),
         runtime: Runtime | None = None,
         logger: Any = None,
         observer_timeout: float | timedelta = 5.0,
@@ -78,6 +85,7 @@ class Supervisor:
             grace=grace,
             limits=limits,
             defaults=defaults,
+            subscribers=subscribers,
             runtime=runtime,
             logger=logger,
             observer_timeout=observer_timeout,
@@ -149,11 +157,14 @@ class Supervisor:
             TypeError, ValueError: an argument of the wrong type or out of range, named in the message.
 
         """
+        return self.submit_prepared(check_submission(work, slot, policy))
+
+    def submit_prepared(self, submission: Submission[T], number: TaskId | None = None) -> TaskHandle[T]:
+        """Submit what has been checked, under the number that it may have already."""
         core = self._core
-        submission = check_submission(work, slot, policy)
         core.running()
         if core.intake.take():
-            return core.send(submission)
+            return core.send(submission, number)
         gate = _Gate()
         if not core.intake.take(gate.open):
             try:
@@ -164,7 +175,7 @@ class Supervisor:
                 raise
             if not gate.granted:
                 raise closed_error()
-        return core.send(submission)
+        return core.send(submission, number)
 
     @overload
     def try_submit(
@@ -188,7 +199,67 @@ class Supervisor:
             SupervisorClosedError, NotStartedError, TypeError, ValueError: as `submit`.
 
         """
-        return self._core.try_submit(work, slot, policy)
+        return self._core.try_submit(check_submission(work, slot, policy))
+
+    def try_submit_prepared(self, submission: Submission[T], number: TaskId) -> TaskHandle[T]:
+        """Submit what has been checked, under the number that it has, without waiting."""
+        return self._core.try_submit(submission, number)
+
+    @overload
+    def prepare(
+        self, work: TaskSpec[T] | Submission[T], *, slot: str | None = None, policy: AdmissionPolicy | str = ...
+    ) -> PreparedSubmission[T]: ...
+    @overload
+    def prepare(
+        self, work: Callable[..., Awaitable[T]], *, slot: str | None = None, policy: AdmissionPolicy | str = ...
+    ) -> PreparedSubmission[T]: ...
+    @overload
+    def prepare(
+        self, work: Callable[..., T], *, slot: str | None = None, policy: AdmissionPolicy | str = ...
+    ) -> PreparedSubmission[T]: ...
+    def prepare(
+        self, work: Any, *, slot: str | None = None, policy: AdmissionPolicy | str = AdmissionPolicy.QUEUE
+    ) -> PreparedSubmission[Any]:
+        """Reserve the id of a submission, to be known before it is handed in. Nothing else happens, started or not.
+
+        Raises:
+            TypeError, ValueError: as `submit`.
+
+        """
+        return PreparedSubmission(self, check_submission(work, slot, policy), self._core.runtime.new_id())
+
+    @overload
+    def add(self, work: TaskSpec[T]) -> TaskHandle[T]: ...
+    @overload
+    def add(self, work: Callable[..., Awaitable[T]]) -> TaskHandle[T]: ...
+    @overload
+    def add(self, work: Callable[..., T]) -> TaskHandle[T]: ...
+    def add(self, work: Any) -> TaskHandle[Any]:
+        """Register work directly, without a slot: it competes for its name and for `max_tasks` only.
+
+        Returns once it is registered, which says nothing about its first attempt.
+
+        Raises:
+            TaskExistsError: its name is taken.
+            ResourceLimitError: `max_tasks` is reached.
+            SupervisorClosedError: shutdown has begun.
+            NotStartedError: not started yet.
+            TypeError, ValueError: an argument of the wrong type or out of range, named in the message.
+
+        """
+        return self._add([check_spec("work", work)])[0]
+
+    def add_batch(self, works: Iterable[Any]) -> list[TaskHandle[Any]]:
+        """Register all of these like `add`, or none of them; no body starts before all are registered.
+
+        Raises:
+            TaskExistsError, ResourceLimitError, SupervisorClosedError, NotStartedError: as `add`.
+            TypeError, ValueError: as `add`.
+
+        """
+        specs = check_works("works", works)
+        self._core.running()
+        return self._add(specs) if specs else []
 
     def join(self, timeout: float | timedelta | None = None) -> None:
         """Wait until everything that was accepted has its outcome. A periodic run has none until it is cancelled.
@@ -209,17 +280,18 @@ class Supervisor:
 
         Args:
             target: a `TaskId` (``handle.id``) or a task name.
-            timeout: seconds to wait for the end. The cancellation stands when they are over.
+            timeout: seconds to wait for the end, once the slot has decided. The cancellation stands when they are over.
 
         Raises:
-            TimeoutError: not ended in time.
+            TaskTerminationTimeoutError: not ended in time; a `TimeoutError`.
             RuntimeError: asked for by the body of that very run.
             SupervisorClosedError: shutdown has begun, which cancels everything.
 
         """
         target = check_target(target)
-        refuse_own_body(target)
-        return bool(self._ask(Cancel(target, wait=True), timeout))
+        refuse_own_body(target, self.tasks() if is_name_in_body(target) else ())
+        seconds = check_optional_duration("timeout", timeout)
+        return bool(self._ask(Cancel(target, wait=True, timeout=seconds), None))
 
     def remove(self, target: TaskId | str) -> bool:
         """Ask a submission (by id) or a registered run (by name) to end, without waiting for that.
@@ -248,6 +320,56 @@ class Supervisor:
         snapshot: views.Snapshot = self._ask(Snapshot(), None)
         return snapshot
 
+    def alive(self) -> tuple[str, ...]:
+        """Name the runs whose body is inside an attempt at this moment, sorted, each name once.
+
+        A body that was given up and has not left is among them, though `tasks` does not list its run any more. One that
+        waits for a permit or a thread, or pauses between attempts, is not. After shutdown: nobody; what was inside when
+        it ended is in `ShutdownReport.still_inside`.
+        """
+        if self._core.settlement.report is not None:
+            return ()
+        alive: tuple[str, ...] = self._ask(Alive(), None)
+        return alive
+
+    def explain(self, target: TaskId | str) -> views.Explanation | None:
+        """Say what a submission (by id) or a slot (by key) waits for, and who is before it.
+
+        None where there is nothing to wait for: an id that is unknown or has its outcome and has left, a slot without
+        work. A look at one slot, which may have gone on since.
+
+        Raises:
+            TypeError: `target` is neither.
+
+        """
+        target = check_target(target, "slot key")
+        if self._core.settlement.report is not None:
+            return None
+        explanation: views.Explanation | None = self._ask(Explain(target), None)
+        return explanation
+
+    def subscribe(self, subscriber: Subscriber, *, name: str | None = None, capacity: int = CAPACITY) -> Subscription:
+        """Have somebody told of everything that happens from now on, until the subscription is closed or left.
+
+        Each subscriber has a queue and is told one event after the other, in the order of their `seq`, on a thread of
+        the observers that it may block: that delays nobody else. An event that finds the queue full is lost for this
+        subscriber; when it has caught up, one `subscriber_overflow` event tells it how many were. What it raises is
+        reported to the log and the others, as `subscriber_panicked`, and the next event follows.
+
+        Args:
+            subscriber: a callable that takes an `Event`, an object with ``on_event(event)``, or the ref of any Pykka
+                actor, which is told each `Event` until it stops.
+            name: what such events call it; default: the name of its type, or of the function.
+            capacity: how many events may wait for it.
+
+        Raises:
+            SupervisorClosedError: it has been shut down.
+            NotStartedError: not started yet; see the argument `subscribers`.
+            TypeError, ValueError: an argument of the wrong type or out of range, named in the message.
+
+        """
+        return self._core.subscribe(subscriber, name, capacity)
+
     # -- the end -------------------------------------------------------------------------------------------------------
 
     def shutdown(self) -> ShutdownReport:
@@ -260,17 +382,8 @@ class Supervisor:
             RuntimeError: called from inside a body; it would wait for itself.
 
         """
-        core = self._core
         refuse_in_body("shutdown")
-        if core.settlement.report is None:
-            core.runtime.check_forked()
-            if (registry := core.close_unstarted()) is not None:
-                with suppress(ActorDeadError):  # somebody else's shutdown was faster
-                    core.runtime.reply(registry.ask(Shutdown(), block=False))
-        report = core.concluded()
-        if core.owns_runtime:
-            core.runtime.join(JOIN_THREADS)
-        return report
+        return self._conclude(Shutdown())
 
     def _ask(self, message: Any, timeout: float | timedelta | None) -> Any:
         registry = self._core.running()

@@ -48,7 +48,8 @@ class Ticket(Entry, Undeliverable):
     Itself the message by which the face hands in what it has put together in the caller's thread.
     """
 
-    slot: str
+    slot: str | None
+    """The key that it competes for; None for one that was added directly."""
     spec: TaskSpec[Any]
     handle: TaskHandle[Any]
     context: Context | None
@@ -65,13 +66,18 @@ class Ticket(Entry, Undeliverable):
             intake.give()
 
     def settle(self, outcome: Outcome[Any]) -> None:
-        """Resolve the handle and tell whoever wants to be notified: once, whoever comes first."""
+        """Resolve the handle: once, whoever comes first."""
         if self.handle.resolve(outcome):
             self.context = None
-            if self.notify is not None:
-                self.notify.put(Ended(self.token, self.id, outcome))
+
+    def tell_end(self) -> None:
+        """Tell whoever wants to be notified of the outcome, once, and of nothing afterwards."""
+        notify, self.notify = self.notify, None
+        if notify is not None and self.handle.done():
+            notify.put(Ended(self.token, self.id, self.handle.outcome()))
 
     def undelivered(self) -> None:
         """Settle a submission whose message nobody will handle any more."""
         self.decided()
         self.settle(Rejected(RejectionKind.SHUTTING_DOWN, "shutdown has begun"))
+        self.tell_end()

@@ -71,8 +71,8 @@ class WorkerActor(RuntimeActor):
         if self.ended:
             self.to_slot(AttemptReleased(ctx.task_id, ctx.attempt, message.at))
         else:
-            self.ended = True
             self.to_slot(AttemptEnded(ctx.task_id, ctx.attempt, message.result, True, message.at))  # noqa: FBT003
+            self.ended = True  # only now: if that failed, the slot has yet to hear how the attempt ended
         self.end()
 
     def on_stop_body(self, _message: Stop) -> None:
@@ -104,9 +104,9 @@ class WorkerActor(RuntimeActor):
             self.end()
 
     def _report(self, result: Any, *, released: bool, at: float | None) -> None:
-        self.ended = True
         ctx = self.job.ctx
         self.to_slot(AttemptEnded(ctx.task_id, ctx.attempt, result, released, at))
+        self.ended = True
 
 
 WorkerActor.handlers = {

@@ -2,17 +2,21 @@
 
 from admission.backoff import Backoff, Jitter
 from admission.errors import (
+    AlreadyRunningError,
     AttemptTimeoutError,
     FatalError,
     IntakeFullError,
     NotStartedError,
+    ResourceLimitError,
     SlotkeeperError,
     SubmissionRejectedError,
     SupervisorClosedError,
     TaskAbortedError,
     TaskCancelledError,
+    TaskExistsError,
     TaskFailedError,
     TaskPanickedError,
+    TaskTerminationTimeoutError,
 )
 from admission.events import BackoffSource, Event, EventKind
 from admission.identity import TaskId
@@ -31,13 +35,14 @@ from admission.outcome import (
 )
 from admission.policy import AdmissionPolicy, RestartPolicy
 from admission.report import ShutdownReport
-from admission.snapshot import SlotStatus, SlotView, Snapshot
+from admission.snapshot import Explanation, SlotStatus, SlotView, Snapshot, WaitsFor
 from admission.spec import INHERIT, Submission, TaskDefaults, TaskSpec
 
 __all__ = [
     "INHERIT",
     "AdmissionLimits",
     "AdmissionPolicy",
+    "AlreadyRunningError",
     "AttemptTimeoutError",
     "Backoff",
     "BackoffSource",
@@ -45,6 +50,7 @@ __all__ = [
     "Completed",
     "Event",
     "EventKind",
+    "Explanation",
     "Failed",
     "Fatal",
     "FatalError",
@@ -57,6 +63,7 @@ __all__ = [
     "Panicked",
     "Rejected",
     "RejectionKind",
+    "ResourceLimitError",
     "RestartPolicy",
     "ShutdownReport",
     "SlotStatus",
@@ -69,8 +76,11 @@ __all__ = [
     "TaskAbortedError",
     "TaskCancelledError",
     "TaskDefaults",
+    "TaskExistsError",
     "TaskFailedError",
     "TaskId",
     "TaskPanickedError",
     "TaskSpec",
+    "TaskTerminationTimeoutError",
+    "WaitsFor",
 ]

@@ -63,6 +63,15 @@ class Jitter(Label):
         return _between(lower, max(lower, min(3 * seed, cap)), random)
 
 
+def _jitter(value: str) -> Jitter:
+    try:
+        return Jitter(value)
+    except ValueError:
+        known = ", ".join(repr(kind.value) for kind in Jitter)
+        msg = f"jitter must be a Jitter or one of {known}, not {value!r}"
+        raise ValueError(msg) from None
+
+
 @dataclass(frozen=True, slots=True)
 class Backoff:
     """Delay before retry `i` (0, 1, ...): ``first * factor ** i``, at most `cap`, jittered, then at least `floor`.
@@ -96,7 +105,7 @@ class Backoff:
         object.__setattr__(self, "first", first)
         object.__setattr__(self, "cap", cap)
         object.__setattr__(self, "factor", float(self.factor))
-        object.__setattr__(self, "jitter", Jitter(self.jitter))
+        object.__setattr__(self, "jitter", _jitter(self.jitter))
         object.__setattr__(self, "floor", min(floor, cap))
 
     @classmethod

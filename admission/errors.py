@@ -9,17 +9,21 @@ if TYPE_CHECKING:
     from admission.outcome import RejectionKind
 
 __all__ = [
+    "AlreadyRunningError",
     "AttemptTimeoutError",
     "FatalError",
     "IntakeFullError",
     "NotStartedError",
+    "ResourceLimitError",
     "SlotkeeperError",
     "SubmissionRejectedError",
     "SupervisorClosedError",
     "TaskAbortedError",
     "TaskCancelledError",
+    "TaskExistsError",
     "TaskFailedError",
     "TaskPanickedError",
+    "TaskTerminationTimeoutError",
 ]
 
 
@@ -75,6 +79,20 @@ class AttemptTimeoutError(SlotkeeperError, TimeoutError):
         return f"attempt timed out after {self.timeout:g} s"
 
 
+class TaskTerminationTimeoutError(SlotkeeperError, TimeoutError):
+    """A run did not end within the `timeout` of its cancellation, which stands."""
+
+    label = "task_termination_timeout"
+
+    def __init__(self, id_: TaskId, timeout: float) -> None:
+        super().__init__(id_, timeout)
+        self.id = id_
+        self.timeout = timeout
+
+    def __str__(self) -> str:
+        return f"{self.id} has not ended {self.timeout:g} s after it was asked to"
+
+
 class TaskAbortedError(SlotkeeperError):
     """Raised by `result()`: the body was given up after its grace; its code may still be running."""
 
@@ -112,6 +130,39 @@ class SupervisorClosedError(SlotkeeperError):
     """The supervisor has been shut down, or shutdown has begun; nothing was accepted."""
 
     label = "shutting_down"
+
+
+class TaskExistsError(SlotkeeperError):
+    """A run of this name is registered, or its body is still inside after its outcome; nothing was added."""
+
+    label = "task_already_exists"
+
+    def __init__(self, name: str) -> None:
+        super().__init__(name)
+        self.name = name
+
+    def __str__(self) -> str:
+        return f"a run named {self.name!r} is registered or still inside its body, or named twice in this batch"
+
+
+class ResourceLimitError(SlotkeeperError):
+    """A limit of `AdmissionLimits`, named in `resource`, would be exceeded; nothing was added."""
+
+    label = "resource_limit_reached"
+
+    def __init__(self, resource: str, limit: int) -> None:
+        super().__init__(resource, limit)
+        self.resource = resource
+        self.limit = limit
+
+    def __str__(self) -> str:
+        return f"{self.resource} ({self.limit}) would be exceeded"
+
+
+class AlreadyRunningError(SlotkeeperError):
+    """`run`, `run_until` and `run_with_os_signals` work once for a supervisor, whichever comes first."""
+
+    label = "already_running"
 
 
 class NotStartedError(SlotkeeperError):

@@ -6,14 +6,14 @@ Events are observability. They drive nothing: losing any of them changes nothing
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from admission.labels import Label
 
 if TYPE_CHECKING:
     from admission.identity import TaskId
 
-__all__ = ["BackoffSource", "Event", "EventKind"]
+__all__ = ["DIAGNOSTICS", "BackoffSource", "Event", "EventKind"]
 
 
 class BackoffSource(Label):
@@ -48,8 +48,10 @@ class EventKind(Label):
     SHUTDOWN_REQUESTED = "shutdown_requested"
     ALL_STOPPED_WITHIN_GRACE = "all_stopped_within_grace"
     GRACE_EXCEEDED = "grace_exceeded"
-    # Faults of the machinery itself.
+    # Diagnostics: faults of the machinery itself, and of whoever listens.
     RUNTIME_FAILURE = "runtime_failure"
+    SUBSCRIBER_PANICKED = "subscriber_panicked"
+    SUBSCRIBER_OVERFLOW = "subscriber_overflow"
     # Only in the log.
     SLOT_CREATED = "slot_created"
     SLOT_RETIRED = "slot_retired"
@@ -57,6 +59,17 @@ class EventKind(Label):
     BODY_LEFT = "body_left"
     ATTEMPT_RELEASED = "attempt_released"
     SHUTDOWN_FINISHED = "shutdown_finished"
+
+    @property
+    def is_diagnostic(self) -> bool:
+        """Whether it tells of the machinery and of subscribers, and not of work. Nothing is reported about one."""
+        return self in DIAGNOSTICS
+
+
+DIAGNOSTICS: Final = frozenset(
+    {EventKind.RUNTIME_FAILURE, EventKind.SUBSCRIBER_PANICKED, EventKind.SUBSCRIBER_OVERFLOW}
+)
+"""The kinds whose loss and whose faults are not reported: reporting would never end."""
 
 
 @dataclass(slots=True, eq=False)
@@ -76,3 +89,8 @@ class Event:
     slot: str | None = None
     attempt: int | None = None
     fields: dict[str, Any] = field(default_factory=dict)
+
+    def copy(self) -> Event:
+        """Return the same for somebody who may change it."""
+        fields = dict(self.fields)
+        return Event(self.seq, self.kind, self.at, self.mono, self.id, self.task, self.slot, self.attempt, fields)

@@ -13,7 +13,8 @@ class ShutdownReport:
 
     `clean`: every run ended within the grace and no internal fault showed. `stuck`: names of the runs that the shutdown
     deadline forced, sorted. `still_inside`: names whose body has not left yet, sorted; their code still runs.
-    `grace` in seconds. `log_dropped`: log records that the log handler had not taken by the end.
+    `grace` in seconds. `log_dropped`: log records that the log handler had not taken by the end. `events_dropped`:
+    events that waited for their subscribers when `observer_timeout` was over.
     """
 
     clean: bool
@@ -21,3 +22,4 @@ class ShutdownReport:
     still_inside: tuple[str, ...] = ()
     grace: float = 0.0
     log_dropped: int = 0
+    events_dropped: int = 0

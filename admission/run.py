@@ -340,11 +340,11 @@ class RunMachine:
         if self.phase is not _OVERDUE:  # an overdue attempt was reported when it timed out
             self._report(effects, result, now)
         if isinstance(result, AttemptReturned):
-            if self.claimed:
-                self._finish(effects, _CANCELLED)
-            elif self.settings.restart.after_success:
+            if self.settings.restart.after_success:
                 self.retries = 0
                 self._rest(effects, now)
+            elif self.claimed:
+                self._finish(effects, _CANCELLED)
             else:
                 self._finish(effects, _DONE if result.value is None else Completed(result.value))
         elif isinstance(result, AttemptCancelled):
@@ -375,10 +375,12 @@ class RunMachine:
         if interval is not None:
             fields = {"delay": delay, "backoff_source": BackoffSource.SUCCESS}
             effects.append(Emit(EventKind.BACKOFF_SCHEDULED, self.entry, self.attempt, fields))
-        elif delay <= 0:
+        if self.claimed:  # the pause ends as soon as it begins
+            self._finish(effects, _CANCELLED)
+        elif interval is None and delay <= 0:
             self._next_attempt(effects)
-            return
-        self._pause(effects, now + delay)
+        else:
+            self._pause(effects, now + delay)
 
     def _retry_or_fail(self, effects: list[Effect], result: AttemptRaised, now: float) -> None:
         settings = self.settings

@@ -31,7 +31,7 @@ from admission.effects import (
     StartRun,
 )
 from admission.events import EventKind
-from admission.outcome import RejectionKind
+from admission.outcome import OutcomeKind, RejectionKind
 from admission.policy import AdmissionPolicy
 from admission.snapshot import SlotStatus
 
@@ -203,6 +203,15 @@ class SlotMachine:
         self.phase = _ADMITTING
         return effects
 
+    def adopt(self, entry: Entry, epoch: int) -> list[Effect]:
+        """Take over a run that is registered already: the only one that a private slot ever has."""
+        if self.phase is not _ABSENT:
+            return []
+        effects: list[Effect] = [StartRun(entry, epoch, self.draining)]
+        self.owner = entry
+        self.phase = _RUNNING
+        return effects
+
     # -- the registry has decided about the owner ----------------------------------------------------------------
 
     def registered(self, id_: TaskId, epoch: int) -> list[Effect] | None:
@@ -352,7 +361,7 @@ def _tell_of_admission(effects: list[Effect], before: Phase, entry: Entry, field
 def _reject(
     effects: list[Effect], entry: Entry, kind: RejectionKind, reason: str, cause_id: TaskId | None = None
 ) -> None:
-    fields: dict[str, object] = {"rejection_kind": kind, "reason": reason}
+    fields: dict[str, object] = {"outcome_kind": OutcomeKind.REJECTED, "rejection_kind": kind, "reason": reason}
     if cause_id is not None:
         fields["cause_id"] = int(cause_id)
     effects.append(Emit(EventKind.SUBMISSION_REJECTED, entry, None, fields))

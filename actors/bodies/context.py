@@ -3,86 +3,27 @@
 from __future__ import annotations
 
 import asyncio
+import inspect
 import threading
-from typing import TYPE_CHECKING
+from contextvars import copy_context
+from typing import TYPE_CHECKING, ParamSpec, TypeVar
 
-from actors.runtime.guard import shared_lock
+from actors.bodies.scope import Cancellable, Context, apart, attempt_above, below, cancel, settle, wake
+from actors.current import attempt_task
 from admission.checks import check_duration, check_optional_duration
-from admission.errors import TaskCancelledError
+from admission.identity import TaskId
 
 if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
     from datetime import timedelta
 
-    from admission.effects import Cause
-    from admission.identity import TaskId
+__all__ = ["AsyncTaskContext", "CancellableAsyncTaskContext", "CancellableTaskContext", "TaskContext", "cancel"]
 
-__all__ = ["AsyncTaskContext", "TaskContext", "cancel"]
-
-
-_creating = shared_lock()
+T = TypeVar("T")
+P = ParamSpec("P")
 
 
-class _Context:
-    __slots__ = ("_cause", "_event", "attempt", "slot", "task", "task_id")
-
-    def __init__(self, task_id: TaskId, task: str, slot: str | None, attempt: int) -> None:
-        self._cause: Cause | None = None
-        self._event: threading.Event | None = None  # most bodies never wait
-        self.task_id = task_id
-        """The number of the submission."""
-        self.task = task
-        """The name under which the run is registered."""
-        self.slot = slot
-        """The slot that this run owns."""
-        self.attempt = attempt
-        """Which attempt of the run this is, from 1."""
-
-    def __repr__(self) -> str:
-        state = "cancelled" if self.cancelled else "running"
-        return f"<{type(self).__name__} {self.task_id} slot={self.slot!r} attempt={self.attempt} {state}>"
-
-    @property
-    def cancelled(self) -> bool:
-        """Whether this attempt is asked to stop (cancelled, replaced, timed out, shutdown). Costs next to nothing."""
-        return self._cause is not None
-
-    def raise_if_cancelled(self) -> None:
-        """End the body here if it is asked to stop.
-
-        Raises:
-            TaskCancelledError: it is. Let it pass: the attempt then ends as cancelled.
-
-        """
-        if self._cause is not None:
-            msg = f"{self.task_id} is asked to stop ({self._cause})"
-            raise TaskCancelledError(msg)
-
-    def _ask_to_stop(self, cause: Cause) -> None:
-        if self._cause is None:
-            self._cause = cause
-        if self._event is not None:
-            self._event.set()
-
-    def _wait(self, timeout: float | None) -> bool:
-        if self._event is None:
-            event = threading.Event()  # made before the lock is taken: the collector may run a finalizer
-            with _creating:
-                if self._event is None:
-                    self._event = event
-        if self._cause is not None:  # looked at after the event is there: `_ask_to_stop` does it in the other order
-            return True
-        return self._event.wait(None if timeout is None else min(timeout, threading.TIMEOUT_MAX))
-
-
-def cancel(ctx: _Context, cause: Cause) -> None:
-    """Ask an attempt to stop, and wake whoever waits for that. Never blocks; the first cause stays.
-
-    Done by the slot itself, before anybody is told that it is done.
-    """
-    ctx._ask_to_stop(cause)  # noqa: SLF001 - not for bodies
-
-
-class TaskContext(_Context):
+class TaskContext(Context):
     """The first argument of a body that runs in a thread. Safe to hand to other threads."""
 
     __slots__ = ()
@@ -101,8 +42,69 @@ class TaskContext(_Context):
         self._wait(check_duration("seconds", seconds))
         self.raise_if_cancelled()
 
+    def child(self) -> CancellableTaskContext:
+        """Make a context for a part of the work: cancelled with this one, or alone, which does not reach this one.
 
-class AsyncTaskContext(_Context):
+        It says of itself what this one says, and is forgotten as soon as nobody holds it. Catch what its
+        `raise_if_cancelled` raises: it would end the attempt as cancelled.
+        """
+        return below(self, CancellableTaskContext(self.task_id, self.task, self.slot, self.attempt))
+
+    def run_until_cancelled(self, function: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> T:
+        """Call a function that knows no context, on a thread of its own, and wait for it until asked to stop.
+
+        Asked to stop, this call ends at once and **the function goes on**, unobserved: nobody waits for it, the slot
+        neither, and what it returns or raises is dropped. So leave nothing to it that must not overlap with the next
+        job. It sees the context variables of the caller. Cancellation wins where both have happened.
+
+        Returns what the function returns, and raises what it raises.
+
+        Raises:
+            TaskCancelledError: asked to stop; if that was so before the call, the function is never started.
+            RuntimeError: no thread can be started.
+
+        """
+        if not callable(function):
+            msg = f"function must be callable, not {type(function).__name__}"
+            raise TypeError(msg)
+        self.raise_if_cancelled()
+        over = self.child()
+        ended: list[tuple[T | None, BaseException | None]] = []
+
+        def call() -> None:
+            try:
+                ended.append((function(*args, **kwargs), None))
+            except BaseException as error:  # noqa: BLE001 - raised in the caller's thread
+                ended.append((None, error))
+            if over.cancelled:
+                ended.clear()  # nobody looks at it: what it raised must not keep its frames
+            wake(over)
+
+        name = f"slotkeeper-call-of-{self.task_id}"
+        threading.Thread(target=copy_context().run, args=(call,), name=name, daemon=True).start()
+        over.wait()
+        self.raise_if_cancelled()
+        value, error = ended.pop()
+        try:
+            if error is not None:
+                raise error
+            return value  # type: ignore[return-value]
+        finally:
+            del error
+
+    @staticmethod
+    def detached(*, cancelled: bool = False) -> CancellableTaskContext:
+        """Make a context without a supervisor, to call a body in a test; its `cancel()` asks the body to stop."""
+        return apart(CancellableTaskContext(TaskId.allocate(), "detached", None, 1), cancelled=cancelled)
+
+
+class CancellableTaskContext(Cancellable, TaskContext):
+    """A `TaskContext` with a `cancel()`: a child, or one without a supervisor."""
+
+    __slots__ = ("__weakref__", "_parent")
+
+
+class AsyncTaskContext(Context):
     """The first argument of a coroutine body. Its task is cancelled as well when the attempt is asked to stop."""
 
     __slots__ = ()
@@ -114,14 +116,14 @@ class AsyncTaskContext(_Context):
         """
         seconds = check_optional_duration("timeout", timeout)
         if not self.cancelled:
-            task = asyncio.current_task()
+            loop = asyncio.get_running_loop()
+            sleeper: asyncio.Future[None] = loop.create_future()
+            alarm = loop.call_later(seconds, settle, sleeper) if seconds is not None else None
             try:
-                await (asyncio.sleep(seconds) if seconds is not None else asyncio.get_running_loop().create_future())
-            except asyncio.CancelledError:
-                if not self.cancelled:  # cancelled by somebody else: not ours to absorb
-                    raise
-                if task is not None:
-                    task.uncancel()
+                await self._until(sleeper)
+            finally:
+                if alarm is not None:
+                    alarm.cancel()
         return self.cancelled
 
     async def sleep(self, seconds: float | timedelta) -> None:
@@ -133,3 +135,71 @@ class AsyncTaskContext(_Context):
         """
         await self.wait(check_duration("seconds", seconds))
         self.raise_if_cancelled()
+
+    def child(self) -> CancellableAsyncTaskContext:
+        """Make a context for a part of the work: cancelled with this one, or alone, which does not reach this one.
+
+        As `TaskContext.child`. Cancelled alone, it cancels no task: it wakes whoever waits for it, and ends its
+        `run_until_cancelled`.
+        """
+        return below(self, CancellableAsyncTaskContext(self.task_id, self.task, self.slot, self.attempt))
+
+    async def run_until_cancelled(self, awaitable: Awaitable[T]) -> T:
+        """Await this until asked to stop; then cancel it, wait for its end, and raise.
+
+        Cancellation wins where both have happened.
+
+        Returns what it returns, and raises what it raises.
+
+        Raises:
+            TaskCancelledError: asked to stop; if that was so before the call, a coroutine is closed and never started.
+
+        """
+        if not inspect.isawaitable(awaitable):
+            msg = f"awaitable must be a coroutine or another awaitable, not {type(awaitable).__name__}"
+            raise TypeError(msg)
+        if self.cancelled and inspect.iscoroutine(awaitable):
+            awaitable.close()
+        self.raise_if_cancelled()
+        work = asyncio.ensure_future(awaitable)
+        sleeper: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        work.add_done_callback(lambda _: settle(sleeper))
+        try:
+            await self._until(sleeper)
+        finally:
+            if self.cancelled or not work.done():
+                work.cancel()
+                await asyncio.wait({work})
+        if self.cancelled and not work.cancelled():
+            work.exception()  # looked at: nobody else will
+        self.raise_if_cancelled()
+        return work.result()
+
+    @staticmethod
+    def detached(*, cancelled: bool = False) -> CancellableAsyncTaskContext:
+        """Make a context without a supervisor, to await a body in a test; its `cancel()` asks the body to stop."""
+        return apart(CancellableAsyncTaskContext(TaskId.allocate(), "detached", None, 1), cancelled=cancelled)
+
+    async def _until(self, sleeper: asyncio.Future[None]) -> None:
+        """Await this future, which is settled when asked to stop at the latest; absorb the attempt's cancellation."""
+        attempt = attempt_above(self)
+        sleepers = self._get_bell().sleepers
+        sleepers[sleeper] = None
+        try:
+            if not self.cancelled:
+                await sleeper
+            if attempt is not None and attempt.cancelled and attempt_task.get() is asyncio.current_task():
+                await asyncio.get_running_loop().create_future()  # the cancellation of this task is on its way
+        except asyncio.CancelledError:
+            if attempt is None or not attempt.cancelled:  # cancelled by somebody else: not ours to absorb
+                raise
+            if (task := asyncio.current_task()) is not None:
+                task.uncancel()
+        finally:
+            del sleepers[sleeper]
+
+
+class CancellableAsyncTaskContext(Cancellable, AsyncTaskContext):
+    """An `AsyncTaskContext` with a `cancel()`: a child, or one without a supervisor."""
+
+    __slots__ = ("__weakref__", "_parent")

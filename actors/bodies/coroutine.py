@@ -11,6 +11,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from actors.bodies.job import judge, returned
+from actors.current import attempt_task
 from admission.run import AttemptCancelled
 
 if TYPE_CHECKING:
@@ -125,6 +126,7 @@ class CoroutineRunner:
         self._end_if_idle()
 
     async def _body(self, job: BodyJob, awaitable: Awaitable[Any] | None) -> None:
+        attempt_task.set(job.task)
         try:
             if awaitable is None:
                 job.entered()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from contextlib import suppress
 from contextvars import Context
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 from actors.bodies.context import AsyncTaskContext, TaskContext
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
 __all__ = ["BodyJob", "BodyRunner", "describe", "judge", "returned"]
 
 _LONGEST_REASON = 1000
+_OURS = str(Path(__file__).parents[1])
 _claiming = shared_lock()
 _ONCE = RestartPolicy.NEVER
 _NOTHING = AttemptReturned(None)
@@ -123,10 +125,13 @@ def _context_of(ticket: Ticket) -> Context:
 def judge(error: BaseException) -> BodyResult[Any]:
     """Say what it means that a body raised this. Runs the user's `__str__`, so only where the body ran.
 
-    Our own frame leaves the traceback: a kept outcome must not hold the job.
+    Our own frames leave the traceback: a kept outcome must not hold the job.
     """
     with suppress(BaseException):
-        error.__traceback__ = error.__traceback__ and error.__traceback__.tb_next
+        trace = error.__traceback__
+        while trace is not None and trace.tb_frame.f_code.co_filename.startswith(_OURS):
+            trace = trace.tb_next
+        error.__traceback__ = trace
     reason = describe(error)
     try:
         return classify(error, reason)

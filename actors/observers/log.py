@@ -18,6 +18,9 @@ from actors.publisher import LogSink, Publisher, level_of
 from actors.runtime import Dispatcher, RuntimeActor, deliver
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from actors.observers.subscribers import Wanted
     from actors.runtime import Runtime
     from admission.events import Event
 
@@ -92,7 +95,7 @@ def as_fields(event: Event, supervisor: str) -> dict[str, Any]:
         fields["id"] = int(event.id)
     for name in ("task", "slot", "attempt"):
         value = getattr(event, name)
-        if value is not None:
+        if value is not None or (name == "slot" and event.attempt is not None):  # null: added directly
             fields[name] = value
     fields.update(event.fields)
     return {name: clean(str(value)) if isinstance(value, str) else value for name, value in fields.items()}
@@ -128,9 +131,13 @@ class LogObserver(RuntimeActor):
         return True
 
 
-def open_publisher(runtime: Runtime, logger: Any = None, name: str | None = None) -> Publisher:
-    """Put a publisher and its log together."""
+def open_publisher(
+    runtime: Runtime, logger: Any = None, name: str | None = None, subscribers: Iterable[Wanted] = ()
+) -> Publisher:
+    """Put a publisher, its log and its first subscribers together."""
     sink = open_sink(logger)
     publisher = Publisher(runtime, sink=sink, name=name)
     publisher.log = LogObserver.spawn(runtime, sink, publisher.name)
+    for wanted in subscribers:
+        publisher.subscribe(wanted)
     return publisher

@@ -140,6 +140,12 @@ class RuntimeActor(pykka.Actor):
             response = self._faulted(message, error)
         if reply_to is None:
             return
+        try:
+            self._reply(reply_to, response)
+        except BaseException as error:  # noqa: BLE001 - the message has been handled: only its reply has failed
+            set_once_exception(reply_to, error)
+
+    def _reply(self, reply_to: Future[Any], response: Any) -> None:
         if isinstance(response, Deferred):
             if self._promised is None:
                 self._promised = {}

@@ -72,6 +72,10 @@ class Dispatcher:
             if thread is not threading.current_thread():
                 thread.join(timeout)
 
+    def leave_behind(self, thread: threading.Thread) -> None:
+        """Never wait for this thread: it is inside code that may not come back."""
+        self._threads.pop(thread, None)
+
     def schedule(self, runnable: Runnable) -> None:
         """Have one turn run. Never blocks."""
         self._ready.put(runnable)
@@ -194,8 +198,9 @@ class ElasticDispatcher(Dispatcher):
                 runnable = self._ready.get(timeout=self._idle)
             except Empty:
                 with self._guard:
-                    if len(self._threads) > 1:
-                        self._threads.pop(threading.current_thread(), None)
+                    thread = threading.current_thread()
+                    if len(self._threads) > 1 or thread not in self._threads:
+                        self._threads.pop(thread, None)
                         return
                 continue
             self._taken += 1

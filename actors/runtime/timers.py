@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import contextvars
 import heapq
 import threading
@@ -25,6 +26,8 @@ One that is cancelled has no action, one that has left the heap no number.
 
 _DAY = 86_400.0
 """Seconds after which the thread looks at the clock again when nothing is due sooner: every wait primitive takes it."""
+_RETRY = 0.005
+"""Seconds after which the thread tries again what it could not do."""
 _action = itemgetter(2)
 
 
@@ -130,8 +133,14 @@ class Timers:
         return []
 
     def _loop(self) -> None:
-        while self._fire(self._take_due()):
-            pass
+        while True:
+            try:
+                if not self._fire(self._take_due()):
+                    return
+            except BaseException:  # noqa: BLE001 - out of memory: the thread that all timers need tries again
+                with contextlib.suppress(BaseException), self._condition:
+                    self._waits_until = float("-inf")
+                    self._condition.wait(_RETRY)
 
     def _fire(self, due: list[TimerToken]) -> bool:
         """Fire these; tell whether there were any. An idle thread keeps nothing of them alive."""

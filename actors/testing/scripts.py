@@ -8,15 +8,19 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from actors.bodies.job import judge, returned
+from admission.effects import Cause
 from admission.errors import TaskCancelledError
+from admission.labels import Label
+from admission.run import AttemptCancelled
 
 if TYPE_CHECKING:
     from actors.bodies import BodyJob
     from actors.testing.simulation import Simulation
+    from admission.identity import TaskId
     from admission.run import BodyResult
     from admission.spec import TaskSpec
 
-__all__ = ["FOREVER", "Script", "ScriptedBodies", "scripted"]
+__all__ = ["FOREVER", "Mark", "Moment", "Script", "ScriptedBodies", "scripted"]
 
 FOREVER = math.inf
 _ASKED_TO_STOP = TaskCancelledError("asked to stop")
@@ -27,7 +31,8 @@ class Script:
     """One attempt: stay inside for `seconds`, then return `result`, or raise it if it is an exception.
 
     Asked to stop, it leaves after `cleanup` seconds with `on_cancel` (returned, or raised if it is an exception),
-    unless it `ignores_cancel`.
+    unless it `ignores_cancel`. One that is `killable` is ended from outside, like a process: at once when it times out,
+    and when it is given up.
     """
 
     seconds: float = 0.0
@@ -35,6 +40,28 @@ class Script:
     ignores_cancel: bool = False
     cleanup: float = 0.0
     on_cancel: Any = _ASKED_TO_STOP
+    killable: bool = False
+
+
+class Moment(Label):
+    """What a scripted body's own side can tell of it."""
+
+    ENTERED = "entered"
+    ASKED = "asked"
+    """It saw that it is asked to stop."""
+    LEFT = "left"
+    KILLED = "killed"
+
+
+@dataclass(frozen=True, slots=True)
+class Mark:
+    """Something that a scripted body did, at this virtual instant; `result` is what it left with."""
+
+    at: float
+    id: TaskId
+    attempt: int
+    moment: Moment
+    result: Any = None
 
 
 class _Scripted:
@@ -60,12 +87,13 @@ def scripted(*attempts: Script) -> Any:
 class _Inside:
     """A scripted body that has been entered."""
 
-    __slots__ = ("leaving", "script", "timer")
+    __slots__ = ("leaving", "script", "stops", "timer")
 
     def __init__(self, script: Script) -> None:
         self.script = script
         self.timer: Any = None
         self.leaving = False
+        self.stops = 0
 
 
 class ScriptedBodies:
@@ -74,6 +102,7 @@ class ScriptedBodies:
     def __init__(self, simulation: Simulation) -> None:
         self._simulation = simulation
         self._inside: dict[BodyJob, _Inside] = {}
+        self.marks: list[Mark] = []
 
     def of(self, _spec: TaskSpec[Any]) -> ScriptedBodies:
         """Return itself: one runner for all bodies."""
@@ -84,20 +113,28 @@ class ScriptedBodies:
         self._simulation.post(f"enter {_name(job)}", partial(self._enter, job))
 
     def stop(self, job: BodyJob) -> None:
-        """Wake the body."""
+        """Wake the body, or end it: one that can be ended has no time left once it has timed out."""
         if job.claim_entry():
             job.given_up()
             return
         inside = self._inside.get(job)
-        if inside is not None and not inside.script.ignores_cancel and not inside.leaving:
-            inside.leaving = True
-            self._simulation.timers.cancel(inside.timer)
-            script = inside.script
-            self._leave_after(job, inside, script.cleanup, script.on_cancel)
+        if inside is None:
+            return
+        inside.stops += 1
+        # A slot asks twice only where a claim and the timeout meet; the context keeps the first cause.
+        timed_out = inside.stops > 1 or job.ctx._cause is Cause.TIMEOUT  # noqa: SLF001
+        if inside.script.killable and timed_out:
+            self._end(job)
+        else:
+            self._wake(job, inside)
 
     def kill(self, job: BodyJob) -> None:
-        """Like `stop`: a script can not be ended any more than a thread."""
-        self.stop(job)
+        """End a body that can be ended; any other is asked to stop, like a thread."""
+        inside = self._inside.get(job)
+        if inside is not None and inside.script.killable:
+            self._end(job)
+        else:
+            self.stop(job)
 
     def close(self) -> None:
         """Nothing to let go of."""
@@ -110,9 +147,10 @@ class ScriptedBodies:
         if isinstance(body, _Scripted):
             script = body.of_attempt(job.ctx.attempt)
             inside = self._inside[job] = _Inside(script)
+            self._mark(job, Moment.ENTERED)
             self._leave_after(job, inside, script.seconds, script.result)
             if job.ctx.cancelled:
-                self.stop(job)
+                self._wake(job, inside)
             return
         try:
             result = returned(job.context.run(job.call))
@@ -120,16 +158,39 @@ class ScriptedBodies:
             result = judge(error)
         self._simulation.post(f"leave {_name(job)}", partial(job.left, result))
 
+    def _wake(self, job: BodyJob, inside: _Inside) -> None:
+        script = inside.script
+        if script.ignores_cancel or inside.leaving:
+            return
+        inside.leaving = True
+        self._simulation.timers.cancel(inside.timer)
+        self._mark(job, Moment.ASKED)
+        self._leave_after(job, inside, script.cleanup, script.on_cancel)
+
+    def _end(self, job: BodyJob) -> None:
+        self._simulation.timers.cancel(self._inside.pop(job).timer)
+
+        def ended() -> None:
+            self._mark(job, Moment.KILLED)
+            job.left(AttemptCancelled())
+
+        self._simulation.post(f"end {_name(job)}", ended)
+
     def _leave_after(self, job: BodyJob, inside: _Inside, seconds: float, value: Any) -> None:
         result: BodyResult[Any] = judge(value) if isinstance(value, BaseException) else returned(value)
         simulation = self._simulation
         due = simulation.clock.monotonic() + seconds
 
         def leave() -> None:
-            del self._inside[job]
-            job.left(result)
+            if self._inside.pop(job, None) is not None:  # it may have been ended in this very instant
+                self._mark(job, Moment.LEFT, value)
+                job.left(result)
 
         inside.timer = simulation.timers.call_at(due, partial(simulation.post, f"leave {_name(job)}", leave))
+
+    def _mark(self, job: BodyJob, moment: Moment, result: Any = None) -> None:
+        now = self._simulation.clock.monotonic()
+        self.marks.append(Mark(now, job.ctx.task_id, job.attempt, moment, result))
 
 
 def _name(job: BodyJob) -> str:

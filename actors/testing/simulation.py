@@ -22,11 +22,13 @@ from actors.testing.scripts import ScriptedBodies
 from admission.identity import TaskId
 
 if TYPE_CHECKING:
+    import threading
     from collections.abc import Callable, Sequence
 
     from pykka import ActorRef, Future
 
     from actors.runtime import RuntimeActor, TimerToken, Waitable
+    from actors.testing.scripts import Mark
 
 __all__ = ["Simulation", "StuckError"]
 
@@ -66,6 +68,9 @@ class _Steps:
 
     def is_own_thread(self) -> bool:
         return False
+
+    def leave_behind(self, thread: threading.Thread) -> None:
+        del thread
 
     def start(self) -> None:
         pass
@@ -148,7 +153,8 @@ class Simulation(Runtime):
 
     ``with Simulation(seed=7).supervisor() as supervisor:`` gives the ordinary face: `submit`, `outcome()` and the rest
     drive the simulation until what they wait for has happened, in no time at all. Bodies are scripts
-    (`scripted(Script(...))`) or plain callables that do not wait. `records` is the structured log, `trace` the steps.
+    (`scripted(Script(...))`) or plain callables that do not wait. `records` is the structured log, `trace` the steps,
+    `marks` what the scripted bodies did.
 
     Raises:
         StuckError: something is waited for that can not happen any more.
@@ -164,9 +170,10 @@ class Simulation(Runtime):
         self._pending: dict[RuntimeActor, deque[Any]] = {}
         self._carrying: tuple[RuntimeActor, list[Any]] | None = None
         self._virtual = VirtualClock()
+        self._scripts = ScriptedBodies(self)
         numbers, names = count(1), count(1)
         super().__init__(
-            ScriptedBodies(self),
+            self._scripts,
             clock=self._virtual,
             chance=Random(seed + 1),  # noqa: S311 - as above
             new_id=lambda: TaskId(next(numbers)),
@@ -188,6 +195,11 @@ class Simulation(Runtime):
     def records(self) -> list[dict[str, Any]]:
         """The log records written so far."""
         return self.log.records
+
+    @property
+    def marks(self) -> list[Mark]:
+        """What scripted bodies did so far, in order."""
+        return self._scripts.marks
 
     def supervisor(self, **options: Any) -> Supervisor:
         """Make a supervisor on this simulation that logs to `records`; options as for `Supervisor`."""

@@ -15,7 +15,7 @@ from functools import partial
 
 import pytest
 
-from actors import Runtime, SlotActor, Submit, TaskHandle, desk, ending, messages, orders
+from actors import Runtime, SlotActor, Submit, TaskHandle, closing, ending, messages, orders
 from actors.bodies.coroutine import CoroutineRunner
 from actors.bodies.job import BodyJob
 from actors.bodies.thread import ThreadRunner
@@ -39,6 +39,7 @@ from admission import (
     SlotStatus,
     Submission,
     SupervisorClosedError,
+    TaskExistsError,
     TaskSpec,
 )
 from admission.events import Event
@@ -50,6 +51,7 @@ ERRORS = [ValueError("boom"), SystemExit(3), MemoryError()]
 ACTORS = {
     SlotActor: [
         messages.Admit,
+        messages.Adopt,
         messages.Registered,
         messages.Refused,
         messages.Withdraw,
@@ -64,10 +66,14 @@ ACTORS = {
     RegistryActor: [
         messages.Ticket,
         messages.Submit,
+        messages.Add,
+        messages.RunOut,
         messages.Remove,
         messages.Cancel,
         messages.Tasks,
+        messages.Alive,
         messages.Snapshot,
+        messages.Explain,
         messages.Join,
         messages.Shutdown,
         messages.Register,
@@ -96,7 +102,16 @@ AFTER_A_FAULT = {
 }
 """Sent to a slot only when that actor has failed over that message."""
 
-NOT_ALONE = {messages.Ticket, messages.Refused, messages.Retire, messages.Granted, messages.Denied}
+NOT_ALONE = {
+    messages.Ticket,
+    messages.Add,
+    messages.Adopt,
+    messages.RunOut,
+    messages.Refused,
+    messages.Retire,
+    messages.Granted,
+    messages.Denied,
+}
 ALONE = [
     kind
     for kind in dict.fromkeys([*ACTORS[SlotActor], *ACTORS[RegistryActor], *AFTER_A_FAULT])
@@ -258,8 +273,13 @@ class SupervisedScene(Scene):
     def look(self):
         asked = self.call(self.supervisor.registry.ask, Submit(Submission(noop, slot="asked")))
         self.handles.append(asked)
+        for name in ("added", "added", "added too"):  # the second one may find the name taken
+            with contextlib.suppress(TaskExistsError):
+                self.handles.append(self.call(self.supervisor.add, TaskSpec.once(noop, name=name)))
         self.call(self.supervisor.snapshot)
         self.call(self.supervisor.tasks)
+        self.call(self.supervisor.alive)
+        self.call(self.supervisor.explain, "faulty")
 
     def withdraw(self, handle):
         if handle is not None:
@@ -270,6 +290,7 @@ class SupervisedScene(Scene):
             self.insist(self.supervisor.cancel, handle.id)
 
     def end(self):
+        self.supervisor.registry.tell(messages.RunOut())
         self.report = self.insist(self.supervisor.shutdown)
         assert self.report is not None
 
@@ -310,6 +331,8 @@ class LoneScene(Scene):
     def play(self):
         self.call(self.slot.ask, messages.Snapshot())
         self.call(self.slot.ask, messages.Tasks())
+        self.call(self.slot.ask, messages.Alive())
+        self.call(self.slot.ask, messages.Explain("faulty"))
         self.insist(self.slot.ask, messages.Remove(self.in_line[1].id))
         self.submit(noop, "faulty", policy="drop_if_running")
         listening, stubborn = self.body(), self.body(stubborn=True)
@@ -407,13 +430,21 @@ def test_a_message_that_fails_in_a_slot_alone_costs_only_what_it_stood_for(monke
 
 # -- an effect, a decision -----------------------------------------------------------------------------------------
 
-DESK_EFFECTS = [orders.Tell, orders.Publish, orders.Settle, orders.Answer, ending._Conclude, desk._FlushLog]
+DESK_EFFECTS = [
+    orders.Tell,
+    orders.Publish,
+    orders.Settle,
+    orders.Answer,
+    ending._Conclude,
+    closing.FlushSubscribers,
+    closing._FlushLog,
+]
 OF_PERMITS = [each for each in ACTIONS if each.__name__ in ("AcquirePermit", "ReturnPermit")]
 DECISIONS = {
     SlotMachine: ["submit", "registered", "refused", "withdraw", "finished", "released", "drain"],
     RunMachine: ["start", "granted", "started", "ended", "released", "fired", "claim"],
     Desk: ["answer_callers", "look_for_the_end", "unregister_member", "_withdraw"],
-    RegistryActor: ["find_slot", "opened", "closed", "refusal", "slots_at_work", "_retire", "_watch_idle"],
+    RegistryActor: ["find_slot", "opened", "closed", "refusal", "slots_at_work", "_retire", "watch_idle"],
 }
 
 DECISIONS_ALONE = {

@@ -92,7 +92,7 @@ def test_an_outcome_on_its_way_arrives(stopped, ticket, make, outcome):
 
 def test_a_submission_that_comes_too_late_is_turned_away(runtime, stopped, listener):
     intake = taken()
-    ticket = make_ticket(Submission(noop, slot="k"), runtime, None, copy_context(), intake)
+    ticket = make_ticket(Submission(noop, slot="k"), runtime, None, copy_context(), intake=intake)
     deliver(stopped, ticket)
     assert ticket.handle.outcome(SOON).kind is RejectionKind.SHUTTING_DOWN
     assert intake.inside == 0

@@ -233,5 +233,5 @@ def test_a_wrong_duration_is_named(name, value, error):
 
 @pytest.mark.parametrize("jitter", ["decorrelated", None])
 def test_there_is_no_other_jitter(jitter):
-    with pytest.raises(ValueError, match=f"{jitter}.* is not a valid Jitter"):
+    with pytest.raises(ValueError, match=f"jitter must be a Jitter or one of .*not {jitter!r}"):
         Backoff(jitter=jitter)

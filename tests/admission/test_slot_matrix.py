@@ -112,7 +112,7 @@ def admits_anything(before):
 
 def rejects(kind, after):
     return f"""
-        event submission_rejected #9 rejection_kind={kind}
+        event submission_rejected #9 outcome_kind=outcome_rejected rejection_kind={kind}
         reject #9 {kind}
         -> {after}
     """
@@ -139,7 +139,7 @@ def takes_the_head(before, after, status):
     """A submission by policy REPLACE that finds the slot busy, its owner not to be stopped in this turn."""
     edge = "" if before == after else f"edge {before}>{after} (replace) announced"
     displaces = f"""
-        event submission_rejected #2 rejection_kind=superseded_by_replace cause_id=9
+        event submission_rejected #2 outcome_kind=outcome_rejected rejection_kind=superseded_by_replace cause_id=9
         {edge}
         event submission_accepted #9 policy=replace depth=2 status={status}
         reject #2 superseded_by_replace by #9
@@ -164,7 +164,7 @@ def takes_out(owner):
         "withdraw first in line": f"""
             return unit
             event task_remove_requested #2
-            event submission_rejected #2 rejection_kind=removed_from_queue
+            event submission_rejected #2 outcome_kind=outcome_rejected rejection_kind=removed_from_queue
             answer op #2 claimed
             reject #2 removed_from_queue
             -> {owner} | #3
@@ -172,7 +172,7 @@ def takes_out(owner):
         "withdraw last in line": f"""
             return unit
             event task_remove_requested #3
-            event submission_rejected #3 rejection_kind=removed_from_queue
+            event submission_rejected #3 outcome_kind=outcome_rejected rejection_kind=removed_from_queue
             answer op #3 claimed
             reject #3 removed_from_queue
             -> {owner} | #2
@@ -221,8 +221,8 @@ def turns_away_the_line(after, *, stop_owner=False):
     return f"""
         return unit
         return unit
-        event submission_rejected #2 rejection_kind=shutting_down
-        event submission_rejected #3 rejection_kind=shutting_down
+        event submission_rejected #2 outcome_kind=outcome_rejected rejection_kind=shutting_down
+        event submission_rejected #3 outcome_kind=outcome_rejected rejection_kind=shutting_down
         {"drain run 60" if stop_owner else ""}
         reject #2 shutting_down
         reject #3 shutting_down
@@ -311,7 +311,7 @@ CELLS = {
         **dict.fromkeys(
             ("submit replace", "submit replace, line full", "submit replace, no unit"),
             """
-            event submission_rejected #2 rejection_kind=superseded_by_replace cause_id=9
+            event submission_rejected #2 outcome_kind=outcome_rejected rejection_kind=superseded_by_replace cause_id=9
             edge running>terminating (replace) announced
             event task_remove_requested #1
             event submission_accepted #9 policy=replace depth=2

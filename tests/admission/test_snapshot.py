@@ -40,4 +40,4 @@ def test_the_statuses_are_these():
 
 def test_a_clean_report_names_nobody():
     report = ShutdownReport(clean=True)
-    assert (report.stuck, report.still_inside, report.log_dropped) == ((), (), 0)
+    assert (report.stuck, report.still_inside, report.log_dropped, report.events_dropped) == ((), (), 0, 0)

@@ -331,6 +331,33 @@ def test_close_and_join_end_every_thread_once_nothing_is_ready(make):
     assert len(ran) == 3
 
 
+def test_nobody_waits_for_a_thread_that_is_left_behind_and_it_ends_when_it_comes_back(make):
+    dispatcher = make(idle=0.02)
+    pause, threads, ran = Pause(), [], threading.Event()
+    dispatcher.schedule(Turn(lambda: (threads.append(threading.current_thread()), pause())))
+    assert pause.reached.wait(WAIT)
+    dispatcher.leave_behind(threads[0])
+    dispatcher.leave_behind(threads[0])
+    dispatcher.schedule(Turn(ran.set))
+    assert ran.wait(WAIT)
+    before = set(threads_named(PREFIX))
+    pause.let_go()
+    assert eventually(lambda: before - set(threads_named(PREFIX)) == set(threads), WAIT)  # surplus, now that it is idle
+    assert len(threads_named(PREFIX)) == 1
+
+
+def test_the_end_waits_for_no_thread_that_is_left_behind(make):
+    dispatcher = make()
+    pause, threads = Pause(), []
+    dispatcher.schedule(Turn(lambda: (threads.append(threading.current_thread()), pause())))
+    assert pause.reached.wait(WAIT)
+    dispatcher.leave_behind(threads[0])
+    dispatcher.close()
+    call_in_thread(dispatcher.join, 60)()
+    assert threads_named(PREFIX) == threads
+    pause.let_go()
+
+
 def test_no_thread_is_added_after_the_close(hand):
     pause = hand.block()
     assert pause.reached.wait(WAIT)
