@@ -10,7 +10,7 @@ import sys
 from dataclasses import dataclass, replace
 from typing import Protocol
 
-from admission.checks import check_duration
+from admission.checks import check_duration, check_member
 from admission.labels import Label
 
 __all__ = ["Backoff", "Jitter", "RandomSource"]
@@ -63,15 +63,6 @@ class Jitter(Label):
         return _between(lower, max(lower, min(3 * seed, cap)), random)
 
 
-def _jitter(value: str) -> Jitter:
-    try:
-        return Jitter(value)
-    except ValueError:
-        known = ", ".join(repr(kind.value) for kind in Jitter)
-        msg = f"jitter must be a Jitter or one of {known}, not {value!r}"
-        raise ValueError(msg) from None
-
-
 @dataclass(frozen=True, slots=True)
 class Backoff:
     """Delay before retry `i` (0, 1, ...): ``first * factor ** i``, at most `cap`, jittered, then at least `floor`.
@@ -105,7 +96,7 @@ class Backoff:
         object.__setattr__(self, "first", first)
         object.__setattr__(self, "cap", cap)
         object.__setattr__(self, "factor", float(self.factor))
-        object.__setattr__(self, "jitter", _jitter(self.jitter))
+        object.__setattr__(self, "jitter", check_member("jitter", Jitter, self.jitter))
         object.__setattr__(self, "floor", min(floor, cap))
 
     @classmethod

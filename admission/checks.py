@@ -4,8 +4,12 @@ from __future__ import annotations
 
 import math
 from datetime import timedelta
+from enum import StrEnum
+from typing import TypeVar
 
-__all__ = ["FOREVER", "check_count", "check_duration", "check_optional_duration", "check_text"]
+__all__ = ["FOREVER", "check_count", "check_duration", "check_member", "check_optional_duration", "check_text"]
+
+E = TypeVar("E", bound=StrEnum)
 
 FOREVER = math.inf
 
@@ -87,3 +91,19 @@ def check_text(name: str, value: object) -> str:
         msg = f"{name} must not be empty"
         raise ValueError(msg)
     return value
+
+
+def check_member(name: str, kind: type[E], value: object) -> E:
+    """Return the member of a vocabulary that `value` is, or is the label of.
+
+    Raises:
+        ValueError: neither; the message names every label.
+
+    """
+    try:
+        return kind(value)  # type: ignore[arg-type]
+    except ValueError:
+        known = ", ".join(repr(member.value) for member in kind)
+        article = "an" if kind.__name__[0] in "AEIOU" else "a"
+        msg = f"{name} must be {article} {kind.__name__} or one of {known}, not {value!r}"
+        raise ValueError(msg) from None

@@ -11,7 +11,7 @@ from types import FunctionType
 from typing import TYPE_CHECKING, Any, Final, Generic, TypedDict, TypeVar, Unpack, overload
 
 from admission.backoff import Backoff
-from admission.checks import check_count, check_duration, check_optional_duration, check_text
+from admission.checks import check_count, check_duration, check_member, check_optional_duration, check_text
 from admission.policy import AdmissionPolicy, RestartPolicy
 
 if TYPE_CHECKING:
@@ -242,7 +242,11 @@ class Submission(Generic[T]):
     ) -> None:
         object.__setattr__(self, "spec", work if isinstance(work, TaskSpec) else _bare(work))
         object.__setattr__(self, "slot", None if slot is None else check_text("slot", slot))
-        object.__setattr__(self, "policy", policy if type(policy) is AdmissionPolicy else _policy(policy))
+        object.__setattr__(
+            self,
+            "policy",
+            policy if type(policy) is AdmissionPolicy else check_member("policy", AdmissionPolicy, policy),
+        )
 
 
 def _bare(body: Callable[..., Any]) -> TaskSpec[Any]:
@@ -274,15 +278,6 @@ _UNSET: Final = tuple(
         ("max_retries", INHERIT),
     )
 )
-
-
-def _policy(value: str) -> AdmissionPolicy:
-    try:
-        return AdmissionPolicy(value)
-    except ValueError:
-        known = ", ".join(repr(policy.value) for policy in AdmissionPolicy)
-        msg = f"policy must be an AdmissionPolicy or one of {known}"
-        raise ValueError(msg) from None
 
 
 def _args(value: Iterable[Any]) -> tuple[Any, ...]:

@@ -7,19 +7,23 @@ import copy
 import pytest
 
 from admission import (
+    AlreadyRunningError,
     AttemptTimeoutError,
     FatalError,
     IntakeFullError,
     NotStartedError,
     RejectionKind,
+    ResourceLimitError,
     SlotkeeperError,
     SubmissionRejectedError,
     SupervisorClosedError,
     TaskAbortedError,
     TaskCancelledError,
+    TaskExistsError,
     TaskFailedError,
     TaskId,
     TaskPanickedError,
+    TaskTerminationTimeoutError,
 )
 from tests.admission.support import pickled
 
@@ -34,6 +38,10 @@ ERRORS = [
     (IntakeFullError("full"), "intake_full"),
     (SupervisorClosedError("closed"), "shutting_down"),
     (NotStartedError("not yet"), "not_started"),
+    (AlreadyRunningError("once"), "already_running"),
+    (TaskExistsError("svc"), "task_already_exists"),
+    (ResourceLimitError("max_tasks", 3), "resource_limit_reached"),
+    (TaskTerminationTimeoutError(TaskId(3), 0.5), "task_termination_timeout"),
 ]
 each_error = pytest.mark.parametrize(("error", "label"), ERRORS, ids=[label for _, label in ERRORS])
 
@@ -63,6 +71,21 @@ def test_a_timeout_is_a_timeout_error_to_anybody():
     error = AttemptTimeoutError(1.5)
     assert isinstance(error, TimeoutError)
     assert (str(error), error.timeout) == ("attempt timed out after 1.5 s", 1.5)
+
+
+def test_a_run_that_does_not_end_in_time_is_a_timeout_error_too():
+    error = TaskTerminationTimeoutError(TaskId(3), 0.5)
+    assert isinstance(error, TimeoutError)
+    assert (str(error), error.id, error.timeout) == ("#3 has not ended 0.5 s after it was asked to", 3, 0.5)
+
+
+def test_what_could_not_be_added_says_why():
+    assert (str(TaskExistsError("svc")), TaskExistsError("svc").name) == (
+        "a run named 'svc' is registered or still inside its body, or named twice in this batch",
+        "svc",
+    )
+    limit = ResourceLimitError("max_tasks", 3)
+    assert (str(limit), limit.resource, limit.limit) == ("max_tasks (3) would be exceeded", "max_tasks", 3)
 
 
 def test_a_rejection_says_why_and_which_submission_was_the_cause():

@@ -322,3 +322,23 @@ def test_every_phase_has_a_public_status(phase, status):
 def test_no_edge_leads_from_cancel_pending_to_running_or_out_of_closed():
     assert (Phase.CANCEL_PENDING, Phase.RUNNING) not in LEGAL_EDGES
     assert not any(before is Phase.CLOSED for before, _ in LEGAL_EDGES)
+
+
+# -- a private slot: one run, registered already -------------------------------------------------------------------
+
+
+def test_a_private_slot_runs_what_it_adopts_and_nothing_else():
+    slot = slot_in(Phase.ABSENT)
+    (start,) = slot.adopt(entry(1), epoch=7)
+    assert (start.entry.id, start.epoch, start.cancelled) == (1, 7, False)
+    assert state(slot) == "running #1"
+    assert slot.adopt(entry(2), epoch=8) == []
+    assert state(slot) == "running #1"
+    assert slot.do_finish() == ["edge running>idle"]
+
+
+def test_a_private_slot_that_is_drained_before_it_adopts_ends_its_run_before_any_attempt():
+    slot = slot_in(Phase.ABSENT)
+    slot.do_drain()
+    (start,) = slot.adopt(entry(1), epoch=7)
+    assert (start.entry.id, start.epoch, start.cancelled) == (1, 7, True)

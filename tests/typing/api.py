@@ -5,13 +5,23 @@ from __future__ import annotations
 from datetime import timedelta
 from typing import assert_never, assert_type
 
-from actors import AsyncSupervisor, AsyncTaskContext, Supervisor, TaskContext, TaskHandle
+from actors import (
+    AsyncSupervisor,
+    AsyncTaskContext,
+    PreparedSubmission,
+    Subscription,
+    Supervisor,
+    TaskContext,
+    TaskHandle,
+)
 from admission import (
     AdmissionLimits,
     AdmissionPolicy,
     Backoff,
     Cancelled,
     Completed,
+    Event,
+    Explanation,
     Failed,
     Fatal,
     ForceAborted,
@@ -40,6 +50,11 @@ async def greet(ctx: AsyncTaskContext, name: str) -> str:
     return f"hello {name}"
 
 
+def spec_of(name: str) -> TaskSpec[str]:
+    """Describe a greeting."""
+    return TaskSpec.once(greet, args=(name,))
+
+
 def describe(outcome: Outcome[int]) -> str:
     """Name an outcome; the match is complete."""
     match outcome:
@@ -65,6 +80,7 @@ def threads() -> None:
     spec = TaskSpec.once(count, args=(3,), attempt_timeout=timedelta(seconds=5), max_retries=None)
     assert_type(spec, TaskSpec[int])
     limits = AdmissionLimits(max_concurrent=2)
+    seen: list[Event] = []
     defaults = TaskDefaults(backoff=Backoff.constant(0.1))
     with Supervisor(grace=1, limits=limits, defaults=defaults) as supervisor:
         handle = supervisor.submit(spec, slot="a", policy=AdmissionPolicy.REPLACE)
@@ -77,6 +93,13 @@ def threads() -> None:
         assert_type(supervisor.snapshot(), Snapshot)
         assert_type(supervisor.tasks(), list[tuple[TaskId, str]])
         assert_type(supervisor.cancel(handle.id), bool)
+        assert_type(supervisor.prepare(spec, slot="c"), PreparedSubmission[int])
+        assert_type(supervisor.prepare(spec, slot="c").submit().result(5), int)
+        assert_type(supervisor.add(spec).result(5), int)
+        assert_type(supervisor.alive(), tuple[str, ...])
+        assert_type(supervisor.explain("a"), Explanation | None)
+        with supervisor.subscribe(seen.append) as subscription:
+            assert_type(subscription, Subscription)
         assert_type(supervisor.shutdown(), ShutdownReport)
 
 
@@ -87,4 +110,7 @@ async def loop() -> None:
         handle = await supervisor.submit(TaskSpec.restartable(greet, args=("you",)), slot="a")
         assert (await handle).label
         assert handle.result() == "hello you"
+        assert_type(await supervisor.add(spec_of("me")), TaskHandle[str])
+        assert_type(await supervisor.prepare(spec_of("me"), slot="b").submit(), TaskHandle[str])
+        assert_type(await supervisor.explain("a"), Explanation | None)
         await supervisor.join()
