@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from actors.budget import closed_error
 from actors.desk import Desk
 from actors.handle import TaskHandle
-from actors.messages import Adopt
+from actors.messages import Adopt, Retire
 from actors.orders import Publish, Settle, TellEnd
 from actors.ticket import Ticket
 from admission.errors import ResourceLimitError, TaskExistsError
@@ -51,19 +51,37 @@ class Adding(Desk):
                 out.append(TellEnd(ticket))
             self.runtime.perform(self, out)
             return reason
-        records = [self.new_private_slot() for _ in tickets]  # the last that can fail before anything has changed
-        adopted: list[Any] = []
-        for ticket, record in zip(tickets, records, strict=True):
+        out += [Publish(self.publisher, EventKind.TASK_ADDED, ticket) for ticket in tickets]
+        epochs = range(self.epoch + 1, self.epoch + 1 + len(tickets))
+        for ticket, epoch in zip(tickets, epochs, strict=True):  # behind: all is announced before the first starts
+            ticket.record = self.new_private_slot()
+            out.append(self.to_slot(ticket.record, Adopt(ticket, epoch)))
+        try:
+            self._index(tickets)
+        except BaseException as error:
+            self._take_back(tickets, error)
+            raise
+        self.runtime.perform(self, out)
+        return [ticket.handle for ticket in tickets]
+
+    def _index(self, tickets: list[Ticket]) -> None:
+        self.epoch += len(tickets)
+        for ticket in tickets:
             self.members[ticket.id] = ticket.name
             self.names[ticket.name] = ticket.id
-            self.epoch += 1
-            ticket.record = record
-            self.opened(record)
+            self.opened(ticket.record)
             self.routes[ticket.id] = ticket
-            out.append(Publish(self.publisher, EventKind.TASK_ADDED, ticket))
-            adopted.append(self.to_slot(record, Adopt(ticket, self.epoch)))
-        self.runtime.perform(self, out + adopted)  # the whole batch is announced before the first of it starts
-        return [ticket.handle for ticket in tickets]
+
+    def _take_back(self, tickets: list[Ticket], error: BaseException) -> None:
+        """Nothing of the batch was announced or has begun: none of it has been there."""
+        out: list[Any] = []
+        for ticket in tickets:
+            self.unregister_member(ticket)
+            self.routes.pop(ticket.id, None)
+            self.private.pop(ticket.record, None)
+            out.append(self.to_slot(ticket.record, Retire()))
+            out.append(Settle(ticket, Rejected(RejectionKind.ADMISSION_FAILED, f"not taken: {type(error).__name__}")))
+        self.runtime.perform(self, out)
 
     def _ticket(self, spec: TaskSpec[Any], label: str, message: Add) -> Ticket:
         number = self.runtime.new_id()

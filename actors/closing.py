@@ -78,7 +78,8 @@ class Closing(Views):
             self.keep_report()
 
     def flush_subscribers(self) -> None:
-        """Wait until the subscribers have taken what waits for them."""
+        """Wait until the subscribers have taken what waits for them. From here on the conclusion is not begun again."""
+        self.concluding = True
         now = self.runtime.clock.monotonic()
         self.observed_until = now + self.observer_timeout
         if self.observer_timeout:

@@ -195,7 +195,9 @@ class Desk(Closing):
 
     def end_of_run(self) -> None:
         """Shut down: nothing is left, so nobody asked for it and all have stopped."""
-        if self.deadline is None and not self.routes:
+        if self.deadline is not None:
+            self._go_on_draining([])
+        elif not self.routes:
             self._shut_down(self.grace, requested=False)
 
     def on_shutdown(self, message: Shutdown) -> Any:
@@ -228,19 +230,19 @@ class Desk(Closing):
             case Submit():
                 reply = self.fail_submit(message, error)  # pyright: ignore[reportUnknownArgumentType]
             case Ticket():
-                _not_taken(message, error)
+                self.not_taken(message, error)
             case Add():
                 self.tell_not_taken(message, error)  # asked, it is answered with the error
             case Register(ticket=ticket):
                 self.fail_registration(ticket, out)
             case Finished(ticket=ticket, outcome=outcome) | Rejection(ticket=ticket, outcome=outcome):
                 self.finish(ticket, outcome, lingering=getattr(message, "lingering", False), out=out)
-            case Released():
-                self.on_released(message)
-            case TimerFired():
-                self.on_timer(message)
+            case Released() | TimerFired():
+                self.handlers[type(message)](self, message)
             case Withdrawn():
                 self.answer_callers(message.id, out)
+            case Flushed() | Shutdown() | RunOut():
+                self._go_on_closing(message)
             case Viewed(op=look) if isinstance(look, Look):
                 out.append(Answer(look.reply, error))
             case _:
@@ -259,10 +261,20 @@ class Desk(Closing):
         """Settle a submission that can not be taken, and return what answers whoever asked."""
         ticket = message.ticket
         if ticket is not None:
-            _not_taken(ticket, error)
+            self.not_taken(ticket, error)
             return ticket.handle
         self.tell_not_taken(message, error)
         return error
+
+    def not_taken(self, ticket: Ticket, error: BaseException) -> None:
+        """Settle a submission over which routing has failed, and leave no route behind."""
+        ticket.decided()
+        ticket.settle(Rejected(RejectionKind.ADMISSION_FAILED, f"not taken: {describe(error)}"))
+        ticket.tell_end()
+        if self.routes.pop(ticket.id, None) is not None:
+            out: list[Any] = []
+            self.closed(ticket.record, out)
+            self.runtime.perform(self, out)
 
     def tell_not_taken(self, message: Submit[Any] | Add, error: BaseException) -> None:
         """Notify whoever told work that can not be taken."""
@@ -270,7 +282,9 @@ class Desk(Closing):
             closed = isinstance(error, SupervisorClosedError)
             kind = RejectionKind.SHUTTING_DOWN if closed else RejectionKind.ADMISSION_FAILED
             outcome = Rejected(kind, f"not taken: {describe(error)}")
-            self.forwarders.towards(message.notify).put(Ended(message.token, None, outcome))
+            forwarder = self.forwarders.towards(message.notify)
+            for _ in range(message.number):
+                forwarder.put(Ended(message.token, None, outcome))
 
     # -- parts ---------------------------------------------------------------------------------------------------------
 
@@ -300,26 +314,42 @@ class Desk(Closing):
         if self.settlement.report is not None:
             return self.settlement.report
         reply = Deferred()
-        self.closing.append(reply)
-        if self.deadline is not None:
-            return reply
-        self.drain_grace = grace
-        self.gives_verdict = verdict
-        self.deadline = self.runtime.clock.monotonic() + grace
-        if self.intake is not None:
-            self.intake.close()
         out: list[Any] = []
-        if requested:
-            out.append(Publish(self.publisher, EventKind.SHUTDOWN_REQUESTED))
+        if self.deadline is None:
+            deadline = self.runtime.clock.monotonic() + grace
+            if requested:
+                out.append(Publish(self.publisher, EventKind.SHUTDOWN_REQUESTED))
+            self.drain_grace = grace
+            self.gives_verdict = verdict
+            self.deadline = deadline
+        self.closing.append(reply)
+        self._go_on_draining(out)
+        return reply
+
+    def _go_on_draining(self, out: list[Any]) -> None:
+        """Do what a shutdown has to do that has not been done: all of it, or what a fault has left."""
+        deadline = self.deadline
+        if deadline is None or self.concluding:
+            return
+        if self.intake is not None and not self.intake.closed:
+            self.intake.close()
+        if self.last_timer is None:
+            self.last_timer = self.runtime.schedule(deadline + _AFTER_DEADLINE, self.actor_ref)
         for id_ in list(self.callers):
             self.answer_callers(id_, out, closed_error())
         for record in (*self.slots_at_work(), *self.private):
-            record.drained = True
-            out.append(self.to_slot(record, Drain(self.deadline)))
-        self.last_timer = self.runtime.schedule(self.deadline + _AFTER_DEADLINE, self.actor_ref)
+            if not record.drained:
+                out.append(self.to_slot(record, Drain(deadline)))
+                record.drained = True
         self.look_for_the_end(out)
         self.runtime.perform(self, out)
-        return reply
+
+    def _go_on_closing(self, message: Flushed | Shutdown | RunOut) -> None:
+        """A step of the shutdown has failed: take it once more."""
+        if not isinstance(message, Flushed):
+            self._go_on_draining([])
+        elif message.of_log:
+            self.keep_report()
 
     def _give_up(self) -> None:
         """The drain is over and a slot has not said how its run ended: resolve it here."""
@@ -334,6 +364,8 @@ class Desk(Closing):
 
     def conclude(self) -> None:
         """The drain is over: say how it went, retire the slots, and let the observers come to an end."""
+        if self.concluding:
+            return
         out: list[Any] = []
         if self.gives_verdict:
             kind = EventKind.GRACE_EXCEEDED if self.stuck else EventKind.ALL_STOPPED_WITHIN_GRACE
@@ -343,10 +375,9 @@ class Desk(Closing):
                 self.retired(record, out)
             out.append(self.to_slot(record, Retire()))
         out += [self.to_slot(record, Retire()) for record in self.private]
+        out.append(FlushSubscribers(self))
         if self.last_timer is not None:
             self.runtime.cancel(self.last_timer)
-            self.last_timer = None
-        out.append(FlushSubscribers(self))
         self.runtime.perform(self, out)
 
     def retired(self, record: SlotRecord, out: list[Any]) -> None:
@@ -357,11 +388,9 @@ class Desk(Closing):
 
     def keep_report(self) -> None:
         """Keep the report, send it to everybody who waits, and end."""
-        if self.settlement.report is not None:
+        if self.mailbox.closed:
             return
-        if self.flush_timer is not None:
-            self.runtime.cancel(self.flush_timer)
-        self.settlement.report = report = ShutdownReport(
+        self.settlement.report = report = self.settlement.report or ShutdownReport(
             clean=not self.stuck and not self.publisher.faults,
             stuck=tuple(sorted(self.stuck)),
             still_inside=self.still_inside(),
@@ -369,18 +398,15 @@ class Desk(Closing):
             log_dropped=self.publisher.unwritten(),
             events_dropped=self.publisher.untaken,
         )
-        self.forget_slots()
-        self._unregister()
-        closing, self.closing = self.closing, []
-        for reply in closing:
-            reply.set(report)
-        self.end()
-
-
-def _not_taken(ticket: Ticket, error: BaseException) -> None:
-    ticket.decided()
-    ticket.settle(Rejected(RejectionKind.ADMISSION_FAILED, f"not taken: {describe(error)}"))
-    ticket.tell_end()
+        try:
+            if self.flush_timer is not None:
+                self.runtime.cancel(self.flush_timer)
+            self.forget_slots()
+        finally:  # whatever fails before: who waits is answered, and this actor ends
+            self._unregister()
+            for reply in self.closing:
+                reply.set(report)
+            self.end()
 
 
 def _on_timer(desk: Desk, message: TimerFired) -> None:

@@ -131,7 +131,10 @@ class Endings(RuntimeActor):
     def on_register(self, message: Register) -> None:
         """Register the owner of a slot, or refuse it."""
         ticket = message.ticket
-        if ticket.id not in self.routes:
+        if ticket.id not in self.routes:  # it has its outcome: a fault has cost it that, or the drain's last timer
+            if ticket.record is not None:
+                late = Refused(ticket.id, RejectionKind.ADMISSION_FAILED)
+                self.runtime.perform(self, [self.to_slot(ticket.record, late)])
             return
         out: list[Any] = []
         refused = self.refusal(ticket)
@@ -165,17 +168,18 @@ class Endings(RuntimeActor):
 
     def on_caller_timer(self, token: TimerToken) -> None:
         """A caller has waited for as long as it wanted to. What it asked for stands."""
-        timed = self.timed.pop(id(token), None)
+        timed = self.timed.get(id(token))
         if timed is None:
             return
         id_, caller = timed
+        answer = Answer(caller.reply, TaskTerminationTimeoutError(id_, caller.timeout or 0.0))
         noted = self.callers.get(id_, [])
         if caller in noted:
             noted.remove(caller)
             if not noted:
                 del self.callers[id_]
-        error = TaskTerminationTimeoutError(id_, caller.timeout or 0.0)
-        self.runtime.perform(self, [Answer(caller.reply, error)])
+        self.runtime.perform(self, [answer])
+        self.timed.pop(id(token), None)  # last: if that failed, it is done once more
 
     def on_rejection(self, message: Rejection) -> None:
         """A slot turned a submission away: resolve it."""
@@ -233,11 +237,17 @@ class Endings(RuntimeActor):
 
     def answer_callers(self, id_: TaskId, out: list[Any], error: BaseException | None = None) -> None:
         """Answer every caller who is still noted under this id, with an error if there is one."""
-        for caller in self.callers.pop(id_, ()):
-            out.append(Answer(caller.reply, caller.claimed if error is None else error))
+        self.note_answers(id_, out, error)
+        self.callers.pop(id_, None)
+
+    def note_answers(self, id_: TaskId, out: list[Any], error: BaseException | None = None) -> None:
+        """Order the answers to all callers under this id, who stay noted: if the rest fails, it is done once more."""
+        callers = self.callers.get(id_, ())
+        out += [Answer(caller.reply, caller.claimed if error is None else error) for caller in callers]
+        for caller in callers:
             if caller.timer is not None:
-                self.timed.pop(id(caller.timer), None)
                 self.runtime.cancel(caller.timer)
+                self.timed.pop(id(caller.timer), None)
 
     def unregister_member(self, ticket: Ticket) -> bool:
         """Take id and name out together; tell whether they were in."""
@@ -262,11 +272,12 @@ class Endings(RuntimeActor):
         if ticket.followed:
             out.append(TellEnd(ticket))
         if self.callers:
-            self.answer_callers(ticket.id, out)
+            self.note_answers(ticket.id, out)
         if ticket.id in self.routes:
             self.leave(ticket, out, lingering=lingering)
         if not self.routes:
             self.look_for_the_end(out)
+        self.callers.pop(ticket.id, None)
 
     def fail_registration(self, ticket: Ticket, out: list[Any]) -> None:
         """Refuse a registration that failed."""
@@ -291,4 +302,3 @@ class Endings(RuntimeActor):
                 out.append(_EndOfRun(self))
         elif not self.concluding:
             out.append(_Conclude(self))
-            self.concluding = True

@@ -232,7 +232,8 @@ class TaskHandle(Generic[T]):
                 self._waking = True
             try:
                 while waiters:
-                    waiters.pop(0)()
+                    with suppress(IndexError):  # one that gave up has taken itself out meanwhile
+                        waiters.pop(0)()
             finally:
                 self._waking = False
 

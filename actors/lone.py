@@ -14,7 +14,6 @@ from actors.observers.log import open_publisher
 from actors.observers.subscribers import check_subscribers
 from actors.runtime import TimerFired
 from actors.slot import SLOT_HANDLERS, SlotActor
-from actors.views import VIEW_HANDLERS
 from admission.checks import check_duration, check_text
 from admission.effects import Phase
 from admission.events import EventKind
@@ -120,10 +119,11 @@ class LoneSlotActor(Desk, SlotActor):
 
     def on_fault(self, message: Any, error: BaseException) -> Any:
         """Settle what the message stood for, in the half that it was for."""
-        of_desk = type(message) in DESK_HANDLERS or type(message) in VIEW_HANDLERS
+        of_slot = type(message) in SLOT_HANDLERS and type(message) not in DESK_HANDLERS
         if type(message) is TimerFired:
-            of_desk = message.token is self.last_timer or message.token is self.flush_timer
-        half = Desk if of_desk else SlotActor
+            token = message.token
+            of_slot = not (token is self.last_timer or token is self.flush_timer or id(token) in self.timed)
+        half = SlotActor if of_slot else Desk  # a message that nobody knows costs the slot nothing
         return half.on_fault(self, message, error)
 
     def on_effect_fault(self, effect: Any, error: BaseException) -> None:

@@ -87,12 +87,18 @@ class _FromActor(Undeliverable):
         self.token = token
         self.context = copy_context()
 
+    @property
+    def number(self) -> int:
+        """How many submissions it is."""
+        return 1
+
     def undelivered(self) -> None:
         """Settle it: the registry has stopped."""
         if self.notify is not None:
             with contextlib.suppress(ActorDeadError):
                 outcome = Rejected(RejectionKind.SHUTTING_DOWN, "the registry has stopped")
-                self.notify.tell(Ended(self.token, None, outcome))
+                for _ in range(self.number):
+                    self.notify.tell(Ended(self.token, None, outcome))
 
 
 class Submit(_FromActor, Generic[T]):
@@ -128,6 +134,11 @@ class Add(_FromActor):
         self.specs = specs
         super().__init__(notify, token)
         self.labels = tuple(spec.label if spec.name is None else "" for spec in specs)  # as in `Submit`
+
+    @property
+    def number(self) -> int:
+        """How many submissions it is."""
+        return len(self.specs)
 
 
 @dataclass(slots=True, eq=False)

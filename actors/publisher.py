@@ -15,7 +15,7 @@ from actors.bodies.job import describe
 from actors.budget import closed_error
 from actors.messages import Flush, Lifecycle
 from actors.observers.subscribers import Listener, Subscription, Wanted
-from actors.runtime import deliver
+from actors.runtime import mailbox_of
 from admission.events import Event, EventKind
 from admission.outcome import OutcomeKind
 
@@ -166,9 +166,15 @@ class Publisher:
             self._closed = kind is EventKind.SHUTDOWN_FINISHED  # the last record: from here on nothing takes a number
             if logged and self.log is not None:
                 self._sent += 1
-                deliver(self.log, event)
+                mailbox_of(self.log).append(event)
             for listener in listeners:
                 listener.offer(event)
+        # Outside of the lock: to schedule takes locks of the dispatcher and the timers, under which the collector may
+        # run a finalizer that unsubscribes.
+        if logged and self.log is not None:
+            mailbox_of(self.log).wake()
+        for listener in listeners:
+            listener.wake()
         if notify is not None and ticket is not None:
             notify.put(Lifecycle(ticket.token, event.copy() if logged or listeners else event))
 
@@ -199,7 +205,8 @@ class Publisher:
         """Tell somebody nothing more. Called on any thread."""
         with self._lock:
             self._listen(*(other for other in self._listeners if other is not listener))
-            listener.end()
+            listener.stop()
+        listener.end()
 
     def panicked(self, listener: Listener, error: BaseException) -> None:
         """Tell the others that a subscriber raised this over an event."""
@@ -214,10 +221,14 @@ class Publisher:
                 return False
             if listener.closed or not listener.lost:
                 return True
-            fields = {"reason": "full", "dropped": listener.lost}
+            lost, listener.lost = listener.lost, 0
+        try:
+            fields = {"reason": "full", "dropped": lost}
             self.publish(EventKind.SUBSCRIBER_OVERFLOW, None, None, fields, task=listener.name, to=(listener,))
-            listener.lost = 0
-            return False
+        except BaseException:
+            listener.lost += lost
+            raise
+        return False
 
     def flush(self, reply_to: ActorRef[Any]) -> int:
         """Have every subscriber answer `Flushed` when it has taken what waits for it; return how many will."""
@@ -242,4 +253,6 @@ class Publisher:
             self._closed = True
             listeners = self._listeners
             self._listen()
-            self.untaken += sum(listener.end() for listener in listeners)
+            self.untaken += sum(listener.stop() for listener in listeners)
+        for listener in listeners:
+            listener.end()

@@ -118,7 +118,7 @@ class TaskSpec(Generic[T]):
             msg = f"body must be callable as body(ctx, *args, **kwargs), not {type(self.body).__name__}"
             raise TypeError(msg)
         if self.name is not None:
-            check_text("name", self.name)
+            object.__setattr__(self, "name", check_text("name", self.name))
         if type(self.args) is not tuple:
             object.__setattr__(self, "args", _args(self.args))
         if self.kwargs is not _EMPTY:

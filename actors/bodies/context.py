@@ -6,9 +6,9 @@ import asyncio
 import inspect
 import threading
 from contextvars import copy_context
-from typing import TYPE_CHECKING, ParamSpec, TypeVar
+from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
-from actors.bodies.scope import Cancellable, Context, apart, attempt_above, below, cancel, settle, wake
+from actors.bodies.scope import Cancellable, Context, apart, attempt_above, below, cancel, hear, settle, wake
 from actors.current import attempt_task
 from admission.checks import check_duration, check_optional_duration
 from admission.identity import TaskId
@@ -167,12 +167,12 @@ class AsyncTaskContext(Context):
         try:
             await self._until(sleeper)
         finally:
-            if self.cancelled or not work.done():
-                work.cancel()
-                await asyncio.wait({work})
+            interrupted = await _end_of(work) if self.cancelled or not work.done() else None
         if self.cancelled and not work.cancelled():
             work.exception()  # looked at: nobody else will
         self.raise_if_cancelled()
+        if interrupted is not None:
+            raise interrupted
         return work.result()
 
     @staticmethod
@@ -189,7 +189,7 @@ class AsyncTaskContext(Context):
             if not self.cancelled:
                 await sleeper
             if attempt is not None and attempt.cancelled and attempt_task.get() is asyncio.current_task():
-                await asyncio.get_running_loop().create_future()  # the cancellation of this task is on its way
+                hear(attempt)  # the cancellation of this task is on its way
         except asyncio.CancelledError:
             if attempt is None or not attempt.cancelled:  # cancelled by somebody else: not ours to absorb
                 raise
@@ -197,6 +197,18 @@ class AsyncTaskContext(Context):
                 task.uncancel()
         finally:
             del sleepers[sleeper]
+
+
+async def _end_of(work: asyncio.Future[Any]) -> asyncio.CancelledError | None:
+    """Cancel this and wait for its end, however often we are cancelled meanwhile: it must not outlive its body."""
+    interrupted: asyncio.CancelledError | None = None
+    while not work.done():
+        work.cancel()
+        try:
+            await asyncio.wait({work})
+        except asyncio.CancelledError as error:
+            interrupted = error
+    return interrupted
 
 
 class CancellableAsyncTaskContext(Cancellable, AsyncTaskContext):

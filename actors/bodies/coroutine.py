@@ -11,6 +11,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from actors.bodies.job import judge, returned
+from actors.bodies.scope import is_heard
 from actors.current import attempt_task
 from admission.run import AttemptCancelled
 
@@ -112,7 +113,7 @@ class CoroutineRunner:
             task.cancel()
 
     def _cancel(self, job: BodyJob) -> None:
-        if job.task is not None:
+        if job.task is not None and not is_heard(job.ctx):
             job.task.cancel()
 
     def _left(self, job: BodyJob, awaitable: Awaitable[Any] | None, task: asyncio.Task[None]) -> None:

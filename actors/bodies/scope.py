@@ -20,7 +20,19 @@ if TYPE_CHECKING:
 
     from admission.identity import TaskId
 
-__all__ = ["Bell", "Cancellable", "Context", "apart", "attempt_above", "below", "cancel", "settle", "wake"]
+__all__ = [
+    "Bell",
+    "Cancellable",
+    "Context",
+    "apart",
+    "attempt_above",
+    "below",
+    "cancel",
+    "hear",
+    "is_heard",
+    "settle",
+    "wake",
+]
 
 _creating = shared_lock()
 
@@ -35,6 +47,7 @@ class Bell(threading.Event):
     def __init__(self) -> None:
         super().__init__()
         self.sleepers: dict[asyncio.Future[None], None] = {}
+        self.heard = False  # the body has been told already by what it awaited
         self._children: dict[ref[Cancellable], None] = {}
 
     def adopt(self, child: Cancellable) -> None:
@@ -127,6 +140,23 @@ def cancel(ctx: Context, cause: Cause) -> None:
     Done by the slot itself, before anybody is told that it is done.
     """
     ctx._ask_to_stop(cause)
+
+
+def hear(attempt: Context) -> None:
+    """Note that the attempt's task has been told to stop, so that its cancellation does not hit what comes next.
+
+    On the loop's thread, like `is_heard`: whichever of the two comes first, the other sees it.
+    """
+    attempt._get_bell().heard = True
+
+
+def is_heard(attempt: Context) -> bool:
+    """Tell whether the attempt's task has been told to stop; once, then it may be cancelled again."""
+    bell = attempt._bell
+    if bell is None or not bell.heard:
+        return False
+    bell.heard = False
+    return True
 
 
 def wake(ctx: Context) -> None:

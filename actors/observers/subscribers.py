@@ -145,19 +145,28 @@ class Listener:
             return
         if self.queued < self._wanted.capacity:
             self.queued += 1
-            self._mailbox.put(event)
+            self._mailbox.append(event)
         elif not event.kind.is_diagnostic:
             self.lost += 1
             self.dropped += 1
 
-    def end(self) -> int:
-        """Deliver nothing more; return how many events were waiting. A callback that runs is left to itself."""
+    def stop(self) -> int:
+        """Deliver nothing more; return how many events were waiting."""
         left, self.queued, self.closed = self.queued, 0, True
+        return left
+
+    # -- for the publisher, without its lock -------------------------------------------------------------------------
+
+    def wake(self) -> None:
+        """See to it that what was offered is delivered."""
+        self._mailbox.wake()
+
+    def end(self) -> None:
+        """Let go of everything: it has been stopped. A callback that runs is left to itself."""
         self._mailbox.close()
         thread = self._inside
         if thread is not None and thread is not threading.current_thread():
             self._runtime.observers.leave_behind(thread)
-        return left
 
     def flush(self, message: Flush) -> None:
         """Have this answered when everything that waits has been taken."""

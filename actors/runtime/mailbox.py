@@ -92,6 +92,17 @@ class Mailbox:
         elif not self._scheduled:
             self._schedule()
 
+    def append(self, item: Any) -> None:
+        """Append and do no more, for whoever holds a lock of his own: `wake` must follow once it is free."""
+        self._items.put(item)
+
+    def wake(self) -> None:
+        """See to it that what was appended is handled."""
+        if self.closed:
+            self._drain()
+        elif not self._scheduled:
+            self._schedule()
+
     def get(self) -> Any:
         """Take the oldest item; raises `queue.Empty` where there is none. Part of Pykka's inbox protocol."""
         return self._items.get_nowait()
