@@ -90,7 +90,7 @@ class Endings(RuntimeActor):
         self.timed: dict[int, tuple[TaskId, Caller]] = {}  # by the identity of the timer's token
         self.joining: list[Deferred] = []
         self.private: dict[SlotRecord, None] = {}  # slots without a key, one for each run that was added directly
-        self.epoch = 0
+        self.epoch: int = 0
         self.running_out = False  # shut down when nothing is without its outcome
         self.deadline: float | None = None  # set when the drain begins
         self.stuck: list[str] = []
