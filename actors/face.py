@@ -72,6 +72,9 @@ def check_spec(name: str, work: Any) -> TaskSpec[Any]:
     if isinstance(work, Submission):
         msg = f"{name} takes a TaskSpec or a callable; a Submission competes for a slot: use submit()"
         raise TypeError(msg)
+    if not isinstance(work, TaskSpec) and not callable(work):
+        msg = f"{name} must be a TaskSpec or a callable as body(ctx, *args, **kwargs), not {type(work).__name__}"
+        raise TypeError(msg)
     return work if isinstance(work, TaskSpec) else TaskSpec.once(work)  # pyright: ignore[reportUnknownVariableType]
 
 

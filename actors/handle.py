@@ -74,10 +74,11 @@ class TaskHandle(Generic[T]):
             RuntimeError: asked for from inside this submission's own body, which it can not outlive.
 
         """
+        seconds = check_optional_duration("timeout", timeout) if timeout is not None else None
         if self._outcome is None:
             self._runtime.check_forked()
             self._refuse_own_body("wait for its own outcome")
-            if not self._runtime.wait(self, check_optional_duration("timeout", timeout)):
+            if not self._runtime.wait(self, seconds):
                 msg = f"{self.id} has no outcome after {timeout} s"
                 raise TimeoutError(msg)
         assert self._outcome is not None

@@ -252,7 +252,8 @@ class Submission(Generic[T]):
 def _bare(body: Callable[..., Any]) -> TaskSpec[Any]:
     """Make ``TaskSpec.once(body)`` without checking what is not set: every submission of a callable pays for it."""
     if not callable(body):
-        return TaskSpec(body)  # which says what is wrong with it
+        msg = f"work must be a TaskSpec or a callable as body(ctx, *args, **kwargs), not {type(body).__name__}"
+        raise TypeError(msg)
     spec: TaskSpec[Any] = object.__new__(TaskSpec)  # pyright: ignore[reportUnknownVariableType]
     for assign, value in _UNSET:
         assign(spec, value)

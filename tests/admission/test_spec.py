@@ -217,7 +217,9 @@ def test_defaults_inherit_from_nobody(name):
 @pytest.mark.parametrize("make", [TaskSpec.once, Submission])
 @pytest.mark.parametrize("thing", ["body", 5, None], ids=repr)
 def test_a_body_must_be_callable(make, thing):
-    with pytest.raises(TypeError, match=f"body must be callable .* not {type(thing).__name__}"):
+    with pytest.raises(
+        TypeError, match=f"(body must be|work must be a TaskSpec or a) callable .* not {type(thing).__name__}"
+    ):
         make(thing)
 
 

@@ -100,9 +100,13 @@ def on(call):
 
 REFUSED = [
     # what is submitted, where to, and how
-    (on(lambda it: it.submit(None)), TypeError, "body must be callable as body(ctx, *args, **kwargs), not NoneType"),
-    (on(lambda it: it.submit("noop", slot="k")), TypeError, "body must be callable"),
-    (on(lambda it: it.try_submit(3)), TypeError, "body must be callable"),
+    (
+        on(lambda it: it.submit(None)),
+        TypeError,
+        "work must be a TaskSpec or a callable as body(ctx, *args, **kwargs), not NoneType",
+    ),
+    (on(lambda it: it.submit("noop", slot="k")), TypeError, "work must be a TaskSpec or a callable"),
+    (on(lambda it: it.try_submit(3)), TypeError, "work must be a TaskSpec or a callable"),
     (on(lambda it: it.submit(noop, slot=3)), TypeError, "slot must be a str, not int"),
     (on(lambda it: it.submit(noop, slot=b"k")), TypeError, "slot must be a str, not bytes"),
     (on(lambda it: it.submit(noop, slot="")), ValueError, "slot must not be empty"),
@@ -114,25 +118,25 @@ REFUSED = [
     (on(lambda it: it.submit(Submission(noop), policy="replace")), TypeError, "pass it alone"),
     (lambda _: Submission(noop, slot=""), ValueError, "slot must not be empty"),
     (lambda _: Submission(noop, policy="wait"), ValueError, "one of 'queue', 'replace', 'drop_if_running'"),
-    (lambda _: Submission(3), TypeError, "body must be callable"),
+    (lambda _: Submission(3), TypeError, "work must be a TaskSpec or a callable"),
     # prepared
-    (on(lambda it: it.prepare(3)), TypeError, "body must be callable"),
+    (on(lambda it: it.prepare(3)), TypeError, "work must be a TaskSpec or a callable"),
     (on(lambda it: it.prepare(noop, slot="")), ValueError, "slot must not be empty"),
     (on(lambda it: it.prepare(noop, policy="wait")), ValueError, "policy must be an AdmissionPolicy"),
     (lambda world: world.prepared.submit(), RuntimeError, "is submitted once, prepare another one"),
     (lambda world: world.prepared.try_submit(), RuntimeError, "is submitted once, prepare another one"),
     # added
-    (on(lambda it: it.add(None)), TypeError, "body must be callable"),
+    (on(lambda it: it.add(None)), TypeError, "work must be a TaskSpec or a callable"),
     (on(lambda it: it.add(Submission(noop))), TypeError, "work takes a TaskSpec or a callable; a Submission"),
     (on(lambda it: it.add_batch(None)), TypeError, "works must be an iterable of TaskSpecs"),
     (on(lambda it: it.add_batch(noop)), TypeError, "works must be an iterable of TaskSpecs"),
-    (on(lambda it: it.add_batch([noop, 3])), TypeError, "body must be callable"),
+    (on(lambda it: it.add_batch([noop, 3])), TypeError, "each of works must be a TaskSpec or a callable"),
     (on(lambda it: it.add_batch([noop, Submission(noop)])), TypeError, "each of works takes a TaskSpec or a callable"),
     (on(lambda it: it.run(3)), TypeError, "works must be an iterable of TaskSpecs"),
-    (on(lambda it: it.run([3])), TypeError, "body must be callable"),
+    (on(lambda it: it.run([3])), TypeError, "each of works must be a TaskSpec or a callable"),
     (on(lambda it: it.run_until([noop], None)), TypeError, "stop must be a threading.Event, not NoneType"),
     (on(lambda it: it.run_until([noop], 5)), TypeError, "stop must be a threading.Event, not int"),
-    (on(lambda it: it.run_with_os_signals([noop, None])), TypeError, "body must be callable"),
+    (on(lambda it: it.run_with_os_signals([noop, None])), TypeError, "each of works must be a TaskSpec or a callable"),
     # who is meant, and how long to wait
     (on(lambda it: it.cancel(3)), TypeError, "target must be a TaskId or a task name (str), not int"),
     (on(lambda it: it.cancel(None)), TypeError, "target must be a TaskId or a task name (str)"),
@@ -240,11 +244,11 @@ def test_a_wrong_call_says_what_is_wrong_and_changes_nothing(world, call, error,
 
 
 ASYNC = [
-    (lambda it: it.submit(3), TypeError, "body must be callable"),
+    (lambda it: it.submit(3), TypeError, "work must be a TaskSpec or a callable"),
     (lambda it: it.submit(noop, slot=""), ValueError, "slot must not be empty"),
     (lambda it: it.submit(noop, policy="wait"), ValueError, "policy must be an AdmissionPolicy"),
     (lambda it: it.try_submit(noop, slot=3), TypeError, "slot must be a str"),
-    (lambda it: it.prepare(None), TypeError, "body must be callable"),
+    (lambda it: it.prepare(None), TypeError, "work must be a TaskSpec or a callable"),
     (lambda it: it.add(Submission(noop)), TypeError, "work takes a TaskSpec or a callable"),
     (lambda it: it.add_batch(3), TypeError, "works must be an iterable"),
     (lambda it: it.run(3), TypeError, "works must be an iterable"),
