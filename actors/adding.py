@@ -8,7 +8,7 @@ from actors.budget import closed_error
 from actors.desk import Desk
 from actors.handle import TaskHandle
 from actors.messages import Adopt, Retire
-from actors.orders import Publish, Settle, TellEnd
+from actors.orders import Publish, Settle
 from actors.ticket import Ticket
 from admission.errors import ResourceLimitError, TaskExistsError
 from admission.events import EventKind
@@ -45,10 +45,7 @@ class Adding(Desk):
         if refused is not None:
             reason, kinds = refused
             for ticket, kind in zip(tickets, kinds, strict=True):
-                fields = {"outcome_kind": "outcome_rejected", "rejection_kind": kind, "reason": str(reason)}
-                out.append(Settle(ticket, Rejected(kind, str(reason))))
-                out.append(Publish(self.publisher, EventKind.TASK_ADD_FAILED, ticket, fields))
-                out.append(TellEnd(ticket))
+                self.tell_add_failed(ticket, Rejected(kind, str(reason)), out)
             self.runtime.perform(self, out)
             return reason
         out += [Publish(self.publisher, EventKind.TASK_ADDED, ticket) for ticket in tickets]
@@ -89,8 +86,7 @@ class Adding(Desk):
         name = spec.name or f"{label}{number}"
         ticket = Ticket(number, AdmissionPolicy.QUEUE, name, None, spec, handle, message.context.copy())
         if message.notify is not None:
-            ticket.notify, ticket.token = self.forwarders.towards(message.notify), message.token
-            ticket.followed = True
+            ticket.follow(self.forwarders.towards(message.notify), message.token)
         return ticket
 
     def _refused(self, tickets: list[Ticket]) -> tuple[Exception, list[RejectionKind]] | None:

@@ -28,9 +28,7 @@ from actors.messages import (
     Retire,
     RunOut,
     Shutdown,
-    Snapshot,
     Submit,
-    Tasks,
     Ticket,
     Viewed,
     Withdraw,
@@ -39,7 +37,7 @@ from actors.messages import (
 from actors.observers.forward import Forwarders
 from actors.orders import Answer, Publish, Settle, TellEnd
 from actors.runtime import Deferred, TimerFired, TimerToken, deliver
-from actors.views import Look
+from actors.views import VIEW_HANDLERS, Look
 from admission.effects import Cause
 from admission.errors import SupervisorClosedError
 from admission.events import EventKind
@@ -137,7 +135,7 @@ class Desk(Closing):
         submission, context = self.named(message.submission), message.context.copy()
         ticket = make_ticket(submission, self.runtime, self.actor_ref, context, label=message.label)
         if forwarder is not None:
-            ticket.notify, ticket.token, ticket.followed = forwarder, message.token, True
+            ticket.follow(forwarder, message.token)
         message.ticket = ticket
         if self.intake is None or self.intake.closed:
             self.on_ticket(ticket)
@@ -290,9 +288,9 @@ class Desk(Closing):
 
     def _turn_away(self, ticket: Ticket, kind: RejectionKind, reason: str) -> None:
         ticket.decided()
-        fields = {"outcome_kind": Rejected.label, "rejection_kind": kind, "reason": reason}
-        told = Publish(self.publisher, EventKind.SUBMISSION_REJECTED, ticket, fields)
-        self.runtime.perform(self, [told, Settle(ticket, Rejected(kind, reason)), TellEnd(ticket)])
+        outcome = Rejected(kind, reason)
+        told = Publish(self.publisher, EventKind.SUBMISSION_REJECTED, ticket, outcome.event_fields())
+        self.runtime.perform(self, [told, Settle(ticket, outcome), TellEnd(ticket)])
 
     def _withdraw(self, target: TaskId | str, cause: Cause, *, waits: bool, timeout: float | None = None) -> Any:
         if self.deadline is not None:
@@ -419,8 +417,6 @@ DESK_HANDLERS: dict[type, Any] = {
     Submit: Desk.on_submit,
     Remove: Desk.on_remove,
     Cancel: Desk.on_cancel,
-    Tasks: Desk.on_tasks,
-    Snapshot: Desk.on_snapshot,
     Join: Desk.on_join,
     RunOut: Desk.on_run_out,
     Shutdown: Desk.on_shutdown,
@@ -429,9 +425,9 @@ DESK_HANDLERS: dict[type, Any] = {
     Rejection: Desk.on_rejection,
     Finished: Desk.on_finished,
     Released: Desk.on_released,
-    Viewed: Desk.on_viewed,
     TimerFired: _on_timer,
     Flushed: Desk.on_flushed,
+    **VIEW_HANDLERS,
 }
 
 Desk.handlers = DESK_HANDLERS

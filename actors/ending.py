@@ -216,15 +216,18 @@ class Endings(RuntimeActor):
 
     def refuse(self, ticket: Ticket, kind: RejectionKind, reason: str, out: list[Any]) -> None:
         """Turn the owner of a slot away, and tell everybody."""
-        fields = {"outcome_kind": Rejected.label, "rejection_kind": kind, "reason": reason}
-        out.append(Settle(ticket, Rejected(kind, reason)))
-        out.append(Publish(self.publisher, EventKind.TASK_ADD_FAILED, ticket, fields))
-        out.append(TellEnd(ticket))
+        self.tell_add_failed(ticket, Rejected(kind, reason), out)
         self.answer_callers(ticket.id, out)
         out.append(self.to_slot(ticket.record, Refused(ticket.id, kind)))
         del self.routes[ticket.id]
         self.refused[ticket.id] = ticket.record  # not idle before it says so: it has yet to hear of this
         self.look_for_the_end(out)
+
+    def tell_add_failed(self, ticket: Ticket, outcome: Rejected, out: list[Any]) -> None:
+        """Settle a run that is not registered, and tell of it."""
+        out.append(Settle(ticket, outcome))
+        out.append(Publish(self.publisher, EventKind.TASK_ADD_FAILED, ticket, outcome.event_fields()))
+        out.append(TellEnd(ticket))
 
     def leave(self, ticket: Ticket, out: list[Any], *, lingering: bool = False) -> None:
         """Drop the route of a submission that has its outcome; its place in the slot too, unless its body lingers."""

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from actors.runtime.guard import shared_lock
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
+    from collections.abc import Generator
 
     from actors.handle import TaskHandle
     from admission.identity import TaskId
@@ -45,22 +46,22 @@ class _Prepared(Generic[T]):
             SupervisorClosedError, NotStartedError: as `Supervisor.submit`; it may be tried again.
 
         """
-        return self._once(self._face.try_submit_prepared)  # type: ignore[no-any-return]
+        with self._once():
+            handle: TaskHandle[T] = self._face.try_submit_prepared(self.submission, self.id)
+        return handle
 
-    def _once(self, hand_in: Callable[[Submission[T], TaskId], Any]) -> Any:
-        self._take()
-        try:
-            return hand_in(self.submission, self.id)
-        except BaseException:
-            self._used = False  # nothing has been handed in
-            raise
-
-    def _take(self) -> None:
+    @contextmanager
+    def _once(self) -> Generator[None]:
         with _taking:
             used, self._used = self._used, True
         if used:
             msg = f"{self.id} has been submitted; a prepared submission is submitted once, prepare another one"
             raise RuntimeError(msg)
+        try:
+            yield
+        except BaseException:
+            self._used = False  # nothing has been handed in
+            raise
 
 
 class PreparedSubmission(_Prepared[T]):
@@ -76,7 +77,9 @@ class PreparedSubmission(_Prepared[T]):
             SupervisorClosedError, NotStartedError: as `Supervisor.submit`; it may be tried again.
 
         """
-        return self._once(self._face.submit_prepared)  # type: ignore[no-any-return]
+        with self._once():
+            handle: TaskHandle[T] = self._face.submit_prepared(self.submission, self.id)
+        return handle
 
 
 class AsyncPreparedSubmission(_Prepared[T]):
@@ -86,10 +89,6 @@ class AsyncPreparedSubmission(_Prepared[T]):
 
     async def submit(self) -> TaskHandle[T]:
         """See `PreparedSubmission.submit`. Cancelled while it waits for the intake, it may be submitted again."""
-        self._take()
-        try:
-            handing_in: Awaitable[TaskHandle[T]] = self._face.submit_prepared(self.submission, self.id)
-            return await handing_in
-        except BaseException:
-            self._used = False  # nothing has been handed in
-            raise
+        with self._once():
+            handle: TaskHandle[T] = await self._face.submit_prepared(self.submission, self.id)
+        return handle

@@ -168,7 +168,7 @@ class Runs:
                 raise
             try:
                 if specs:
-                    self._ask(Add(*specs), None)
+                    self._add(specs)
                 for submission in submissions:
                     self.submit_prepared(submission)
             except ResourceLimitError:

@@ -35,9 +35,9 @@ from actors.slot_views import explain, glance, who_is_inside
 from admission import effects as ordered
 from admission.effects import Cause, Phase
 from admission.events import EventKind
-from admission.outcome import OutcomeKind, Panicked, RejectionKind
+from admission.outcome import Panicked, RejectionKind
 from admission.run import RunMachine, RunPhase, WorkerPanicked
-from admission.slot import PUBLIC_STATUS, SlotMachine, Standing
+from admission.slot import PUBLIC_STATUS, SlotMachine, Standing, rejection
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -45,7 +45,7 @@ if TYPE_CHECKING:
     from pykka import ActorRef
 
     from actors.bodies import BodyJob
-    from admission.effects import Effect, Entry
+    from admission.effects import Effect
 
 __all__ = ["SLOT_HANDLERS", "SlotActor"]
 
@@ -293,12 +293,12 @@ class SlotActor(SlotHands):
             out.append(ordered.KillAttempt())
         for entry in machine.line:
             if entry is not owner:
-                out += _lost_in_reset(entry, reason)
+                out += rejection(entry, RejectionKind.ADMISSION_FAILED, reason)
         if failing is not None:
             failing.decided()
             if failing is not owner and machine.line.get(failing.id) is None:
                 out += (
-                    _lost_in_reset(failing, reason)
+                    rejection(failing, RejectionKind.ADMISSION_FAILED, reason)
                     if self.key is not None
                     else (ordered.Finish(failing, Panicked(reason)),)  # it is registered
                 )
@@ -347,12 +347,6 @@ class SlotActor(SlotHands):
         """Being retired: end as soon as no body is inside."""
         if self.inside is None:
             self.end()
-
-
-def _lost_in_reset(entry: Entry, reason: str) -> tuple[Effect, ...]:
-    kind = RejectionKind.ADMISSION_FAILED
-    fields = {"outcome_kind": OutcomeKind.REJECTED, "rejection_kind": kind, "reason": reason}
-    return ordered.Emit(EventKind.SUBMISSION_REJECTED, entry, None, fields), ordered.Reject(entry, kind, reason)
 
 
 def _edges(before: Phase, after: Phase) -> list[ordered.Edge]:

@@ -75,7 +75,7 @@ def who_is_inside(slot: SlotHands) -> str | None:
     job = slot.inside
     if job is None:
         return None
-    untold = job._claimed and not job.ctx.cancelled  # noqa: SLF001
+    untold = job.claimed and not job.ctx.cancelled
     return job.ticket.name if job.known_inside or untold else None
 
 

@@ -59,6 +59,10 @@ class Ticket(Entry, Undeliverable):
     record: Any = None
     """What the registry knows of its slot, from the turn that sends it there to the turn that gives it its outcome."""
 
+    def follow(self, forwarder: Forwarder, token: Any) -> None:
+        """Have everything that happens to it told there, with this token."""
+        self.notify, self.token, self.followed = forwarder, token, True
+
     def decided(self) -> None:
         """Give the place in the intake back. Doing it again does nothing."""
         intake, self.intake = self.intake, None

@@ -74,11 +74,6 @@ class Views(Endings):
         if look.missing == 0:
             self.runtime.perform(self, [Answer(look.reply, look.conclude(look.answers))])
 
-    def on_receive(self, message: Any) -> Any:
-        """Handle a look; the rest is for the table."""
-        kind = type(message)  # pyright: ignore[reportUnknownVariableType]
-        return VIEW_HANDLERS[kind](self, message) if kind in VIEW_HANDLERS else super().on_receive(message)
-
     def _where(self, id_: TaskId) -> SlotRecord | None:
         """Return the slot that a submission has been sent to, as long as anything of it is there."""
         ticket = self.routes.get(id_)
@@ -115,6 +110,9 @@ def _explanation(answers: list[Viewed]) -> views.Explanation | None:
 
 
 VIEW_HANDLERS: dict[type, Any] = {
+    Tasks: Views.on_tasks,
+    Snapshot: Views.on_snapshot,
     Alive: Views.on_alive,
     Explain: Views.on_explain,
+    Viewed: Views.on_viewed,
 }

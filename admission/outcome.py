@@ -127,5 +127,16 @@ class Rejected:
     cause_id: TaskId | None = None
     label: ClassVar[OutcomeKind] = OutcomeKind.REJECTED
 
+    def event_fields(self) -> dict[str, object]:
+        """Return what events and log records say of it."""
+        fields: dict[str, object] = {
+            "outcome_kind": self.label,
+            "rejection_kind": self.kind,
+            "reason": self.reason,
+        }
+        if self.cause_id is not None:
+            fields["cause_id"] = int(self.cause_id)
+        return fields
+
 
 Outcome: TypeAlias = Completed[T_co] | Failed | Fatal | Cancelled | ForceAborted | Panicked | Rejected

@@ -31,7 +31,7 @@ from admission.effects import (
     StartRun,
 )
 from admission.events import EventKind
-from admission.outcome import OutcomeKind, RejectionKind
+from admission.outcome import Rejected, RejectionKind
 from admission.policy import AdmissionPolicy
 from admission.snapshot import SlotStatus
 
@@ -48,6 +48,7 @@ __all__ = [
     "SlotMachine",
     "Standing",
     "Withdrawal",
+    "rejection",
 ]
 
 _ABSENT, _IDLE, _ADMITTING = Phase.ABSENT, Phase.IDLE, Phase.ADMITTING
@@ -257,7 +258,7 @@ class SlotMachine:
         if waiting is not None:
             self._return_unit(effects)
             effects.append(_remove_requested(waiting, cause))
-            _reject(effects, waiting, RejectionKind.REMOVED_FROM_QUEUE, "removed while it waited")
+            effects += rejection(waiting, RejectionKind.REMOVED_FROM_QUEUE, "removed while it waited")
             effects.append(AnswerWithdrawal(id_, op, claimed=True))
             self.line.take(waiting)
         elif self.owner is None or self.owner.id != id_ or owner_stands is Standing.OVER:
@@ -303,7 +304,7 @@ class SlotMachine:
             return effects
         for entry in self.line:
             self._return_unit(effects)
-            _reject(effects, entry, RejectionKind.SHUTTING_DOWN, "shutdown has begun")
+            effects += rejection(entry, RejectionKind.SHUTTING_DOWN, "shutdown has begun")
         phase = self.phase
         if phase is _IDLE:
             phase = _CLOSED
@@ -349,23 +350,17 @@ class SlotMachine:
 
 def _turned_away(entry: Entry, kind: RejectionKind, reason: str) -> list[Effect]:
     """Reject a submission and change nothing."""
-    effects: list[Effect] = []
-    _reject(effects, entry, kind, reason)
-    return effects
+    return list(rejection(entry, kind, reason))
 
 
 def _tell_of_admission(effects: list[Effect], before: Phase, entry: Entry, fields: dict[str, object]) -> None:
     effects += (_EDGES[before, _ADMITTING], Emit(_ADD_REQUESTED, entry), Emit(_ACCEPTED, entry, None, fields))
 
 
-def _reject(
-    effects: list[Effect], entry: Entry, kind: RejectionKind, reason: str, cause_id: TaskId | None = None
-) -> None:
-    fields: dict[str, object] = {"outcome_kind": OutcomeKind.REJECTED, "rejection_kind": kind, "reason": reason}
-    if cause_id is not None:
-        fields["cause_id"] = int(cause_id)
-    effects.append(Emit(EventKind.SUBMISSION_REJECTED, entry, None, fields))
-    effects.append(Reject(entry, kind, reason, cause_id))
+def rejection(entry: Entry, kind: RejectionKind, reason: str, cause_id: TaskId | None = None) -> tuple[Effect, Effect]:
+    """Return the effects by which a submission is turned away: telling of it, and doing it."""
+    fields = Rejected(kind, reason, cause_id).event_fields()
+    return Emit(EventKind.SUBMISSION_REJECTED, entry, None, fields), Reject(entry, kind, reason, cause_id)
 
 
 def _remove_requested(entry: Entry, cause: Cause) -> Emit:
@@ -403,7 +398,7 @@ def _replace(slot: SlotMachine, entry: Entry, unit: bool) -> list[Effect]:  # no
     effects: list[Effect] = []
     if displaced is not None:
         reason = f"superseded by {entry.id}"
-        _reject(effects, displaced, RejectionKind.SUPERSEDED_BY_REPLACE, reason, entry.id)
+        effects += rejection(displaced, RejectionKind.SUPERSEDED_BY_REPLACE, reason, entry.id)
     fields: dict[str, object] = {"policy": entry.policy, "depth": len(slot.line) + (displaced is None)}
     if phase is _ADMITTING:  # the registry has not decided yet: the removal waits for its answer
         phase = _PENDING

@@ -45,8 +45,8 @@ class BodyJob:
     """
 
     __slots__ = (
-        "_claimed",
         "attempt",
+        "claimed",
         "clock",
         "context",
         "ctx",
@@ -68,12 +68,12 @@ class BodyJob:
         self.inbox: Any = _nobody  # the worker's mailbox
         self.known_inside = False  # the slot has been told that the body was entered
         self.task: Any = None  # the asyncio task, where there is one
-        self._claimed = False
+        self.claimed = False
 
     def claim_entry(self) -> bool:
         """Decide whether this body is entered: True for the first caller only."""
         with _claiming:
-            first, self._claimed = not self._claimed, True
+            first, self.claimed = not self.claimed, True
         return first
 
     def call(self) -> Any:
